@@ -67,7 +67,11 @@ def _cli() -> None:
     "--app", metavar="MODULE[:CALLABLE]", help="Import this application; a callable is its fetch."
 )
 @click.option("--python", metavar="PATH", default="", help="The interpreter of the process under check.")
-@click.option("--after", type=_Seconds(), default=5.0, help="Probe a command after this time. [5s]")
+@click.option(
+    "--after",
+    type=_Seconds(),
+    help="Probe a command after this time [5s]; say where an import waits after it [18s].",
+)
 @click.option("--url", default="", help="Probe this URL, not the built-in server.")
 @click.option("--cacert", type=click.Path(exists=True, dir_okay=False), help="The CA of --url.")
 @click.option("--insecure", is_flag=True, help="Do not verify certificates.")

@@ -23,6 +23,7 @@ from functools import cache
 from pathlib import Path
 
 from diagnostics.errors import ProbeError
+from diagnostics.output_errors import error_in
 
 __all__ = ["Unavailable", "cache_folder", "find", "prepare", "satisfies", "version_of"]
 
@@ -142,11 +143,9 @@ def _run(argv: list[str]) -> None:
 
 
 def _last(error: Exception) -> str:
-    """Return the line that says why: from what a program wrote, else from ``error``."""
+    """Return what says why: from what a program wrote, else from ``error``."""
     stderr = getattr(error, "stderr", None) or b""
-    lines = stderr.decode(errors="replace").strip().splitlines()
-    telling = [line for line in lines if "error" in line.lower()] or lines
-    return (telling[-1] if telling else str(error))[:300]
+    return error_in(stderr.decode(errors="replace")) or str(error)[:300]
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ from diagnostics.excerpts import excerpts_of
 from diagnostics.launch import host_of, observe
 from diagnostics.model import Diagnosis, Observation, Question, Remedy
 from diagnostics.origin import Origin
+from diagnostics.output_errors import error_in
 from diagnostics.remedy import is_known, measure_again
 from diagnostics.startup import with_startup
 from diagnostics.timeline import timeline_of
@@ -155,7 +156,7 @@ def _control(question: Question, judgement: Judgement) -> float | None:
     except subprocess.TimeoutExpired:
         raise ProbeError(f"{host_of(question.url)}: no response within {_CONTROL_PATIENCE:g} s") from None
     if done.returncode:
-        raise ProbeError(f"the control failed: {done.stderr.decode(errors='replace').strip()[-300:]}")
+        raise ProbeError(f"the control failed: {error_in(done.stderr.decode(errors='replace'))}")
     found = json.loads(done.stdout)
     if found["error"]:
         hint = ""

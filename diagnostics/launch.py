@@ -20,11 +20,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from diagnostics.agent.https_agent.clocks import clock
 from diagnostics.agent.https_agent.life import VARIABLE
 from diagnostics.errors import ProbeError, UsageError
 from diagnostics.model import Observation, Question
 from diagnostics.origin import Origin
+from diagnostics.output_errors import error_in
 from diagnostics.processes import Processes, end_all, is_alive
+from diagnostics.set_up import SetUp
 from diagnostics.source_places import here, is_own, where
 from downloader.core.redact import redact
 from downloader.process import isolation
@@ -40,6 +43,8 @@ _AFTER_CLAIMING = 20.0  # seconds added to the limit of a probe
 _UNHEARD = 5.0  # seconds after --after in which an interpreter of a command must have started
 _UNLOADED = 15.0  # seconds after --after in which one of a command must have loaded gevent
 _UNUSED = 5.0  # seconds after --after in which one that has loaded gevent must use it
+_OUTPUT = 65536  # bytes at the end of the output that are searched for an error
+_DEAF = 12.0  # seconds after which a process that reacts to no signal is not waited for
 _NO_GEVENT = "no process of it loads gevent, so there is no hub that HTTPS could hold"
 
 
@@ -84,7 +89,9 @@ def observe(
         if origin is not None:
             served = {key: each for key, each in origin.counts().items() if key.startswith(run)}
     facts = {**report["facts"], "started": here()}
-    return Observation(report["result"], report["seen"], facts, served, argv=report["argv"])
+    return Observation(
+        report["result"], report["seen"], facts, served, argv=report["argv"], passed=report["passed"]
+    )
 
 
 def new_outbox(folder: Path) -> Path:
@@ -232,9 +239,11 @@ class _Watch:
         self._processes = processes
         processes.root = process.pid
         self._read: set[str] = set()
-        self._began = time.monotonic()
-        self._ends = self._began + self._question.limit * 2 + self._question.after + _SET_UP
-        self._due = self._began + question.after
+        self._set_up = SetUp(question, process.pid, processes, outbox, read_report)
+        self._measuring: dict[str, Any] | None = None
+        self._began = clock()
+        self._ends = self._began + self._question.limit * 2 + self._question.patience + _SET_UP
+        self._due = self._began + question.patience
 
     def wait(self) -> dict[str, Any]:
         """Return the report with the measurement; raise ProbeError or UsageError if there is none."""
@@ -244,15 +253,17 @@ class _Watch:
             over = bool(processes.prober) and not is_alive(processes.prober)
             for report in self._new_reports():
                 if report["kind"] == "measured":
-                    return report
+                    return {**report, "passed": self._passed(report)}
                 if report["kind"] == "failed":
                     raise self._failure(report)
-                if report["kind"] == "probing":
-                    self._ends = time.monotonic() + self._question.limit + _AFTER_CLAIMING
-                if report["kind"] == "starved":
-                    self._ends = time.monotonic() + 2 * self._question.limit + _AFTER_CLAIMING
+                if report["kind"] == "measuring":
+                    self._measuring = report
+                self._set_up.note(report)
+                if report["kind"] in ("probing", "starved"):
+                    limits = 1 if report["kind"] == "probing" else 2
+                    self._ends = clock() + limits * self._question.limit + _AFTER_CLAIMING
                 processes.note(report)
-            now = time.monotonic()
+            now = clock()
             if over:
                 raise ProbeError(
                     f"{target.shown}: the process ended while it was probed{self._last_output()}"
@@ -261,6 +272,8 @@ class _Watch:
                 raise self._not_probed()
             if target.command and not processes.prober:
                 self._check_command(now)
+            elif not target.command:
+                self._set_up.check(now)
             if now > self._ends:
                 raise self._timed_out(now)
             time.sleep(_POLL)
@@ -271,13 +284,18 @@ class _Watch:
             if now > self._due + _UNHEARD:
                 raise self._not_probed()
             return
-        why = ""
+        if self._set_up.given_up(now):
+            return
+        why, pid = "", 0
         if now > self._due + _UNLOADED and not self._processes.loads_gevent:
             why = _NO_GEVENT
         elif now > self._due + _UNUSED and self._processes.leave_unused(now - _UNUSED):
             why = self._processes.why
+        elif pid := self._processes.deaf(now - _DEAF):
+            why = self._processes.why if self._set_up.idles(now) else ""
         if why:
-            raise ProbeError(f"{self._question.target.shown}: {why}; give a later --after if one will")
+            self._set_up.give_up(why, pid)
+            return
         self._processes.ask(now, now > self._due)
 
     def _timed_out(self, now: float) -> ProbeError:
@@ -285,14 +303,25 @@ class _Watch:
         if self._processes.prober:
             return ProbeError(f"{shown}: the probe gave no result; {took} after the start it was given up")
         if not self._processes.known:
-            return ProbeError(f"{shown}: not set up within {took}{self._last_output()}")
+            return ProbeError(f"{shown}: not set up within {took}{self._set_up.place}{self._last_output()}")
         return ProbeError(f"{shown}: no process could be probed within {took}: {self._processes.why}")
 
     def _new_reports(self) -> Iterator[dict[str, Any]]:
         for entry in sorted(os.scandir(self._outbox), key=lambda entry: entry.name):
             if entry.name.endswith(".json") and entry.name not in self._read:
                 self._read.add(entry.name)
-                yield json.loads(read_report(entry.path))
+                yield {
+                    **json.loads(read_report(entry.path)),
+                    "written": entry.stat().st_mtime,
+                    "heard": clock(),
+                }
+
+    def _passed(self, measured: Mapping[str, Any]) -> tuple[float, float] | None:
+        """Return the seconds of the probe, by the clock of its process and by the kernel's time stamps."""
+        began = self._measuring
+        if began is None or began["pid"] != measured["pid"]:
+            return None
+        return measured["clock"] - began["clock"], measured["written"] - began["written"]
 
     def _failure(self, report: dict[str, Any]) -> Exception:
         target, text = self._question.target, redact(" ".join(report["text"].split()))
@@ -326,9 +355,11 @@ class _Watch:
         return ProbeError(f"{shown} ended, and was not probed: {why}{last}")
 
     def _last_output(self) -> str:
-        """Return the last line that the process wrote, for an error message."""
-        said = self._output.read_bytes().decode(errors="replace").strip().splitlines()[-1:]
-        return f"; its last output: {redact(said[0])[:200]}" if said else ""
+        """Return the error in what the process wrote, or the last of it, for an error message."""
+        with open(self._output, "rb") as output:
+            output.seek(max(0, output.seek(0, os.SEEK_END) - _OUTPUT))
+            said = error_in(redact(output.read().decode(errors="replace")))
+        return f"; its last output: {said}" if said else ""
 
 
 def _place(report: Mapping[str, Any]) -> str:

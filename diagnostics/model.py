@@ -46,8 +46,7 @@ class Target(msgspec.Struct, frozen=True):
 class Question(msgspec.Struct, frozen=True):
     """What to measure: ``requests`` concurrent GETs of ``url``, or of the built-in server.
 
-    ``delay``: seconds after which the built-in server sends each response; ``after``: seconds after which a
-    command is probed at the latest.
+    ``delay``: seconds after which the built-in server sends each response; ``after``: see ``patience``.
     """
 
     target: Target
@@ -56,7 +55,13 @@ class Question(msgspec.Struct, frozen=True):
     url: str = ""
     cacert: str = ""
     insecure: bool = False
-    after: float = 5.0
+    after: float | None = None
+
+    @property
+    def patience(self) -> float:
+        """Return the seconds after which a command is probed at the latest, or an import is asked where it
+        is."""
+        return self.after if self.after is not None else 5.0 if self.target.command else 18.0
 
     @property
     def limit(self) -> float:
@@ -73,7 +78,9 @@ class Observation(msgspec.Struct, frozen=True):
     - ``served``: what the built-in server counted, by run; None where another server was used;
     - ``control``: seconds that the same requests took from plain threads of a clean process;
     - ``paced``: the built-in server showed that the program spaces its requests out, with any server;
-    - ``argv``: of the probed process.
+    - ``argv``: of the probed process;
+    - ``passed``: seconds that the probe took by the clock of the process, and by the kernel's time stamps
+      of its reports; None where there are no reports.
     """
 
     result: dict[str, Any]
@@ -83,6 +90,7 @@ class Observation(msgspec.Struct, frozen=True):
     control: float | None = None
     paced: bool = False
     argv: list[str] = []
+    passed: tuple[float, float] | None = None
 
     @property
     def held(self) -> list[dict[str, Any]]:

@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Any
 
 from diagnostics.errors import ProbeError
+from diagnostics.output_errors import error_in
 from downloader.process import isolation
 from downloader.process.tls_defaults import server_context
 from downloader.process.watching import STALL_TIMEOUT, end, watched
@@ -184,8 +185,8 @@ class Origin:
                 line = self._process.stdout.readline()
             if not line:
                 assert self._process.stderr is not None
-                text = self._process.stderr.read().decode(errors="replace").strip().splitlines()[-1:]
-                raise ProbeError(f"the TLS server of the probe did not start: {' '.join(text)}")
+                text = error_in(self._process.stderr.read().decode(errors="replace"))
+                raise ProbeError(f"the TLS server of the probe did not start: {text}")
             self._port = int(line)
             self._stack = stack.pop_all()
         return self

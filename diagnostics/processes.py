@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from diagnostics.agent.https_agent.choice import OVERSEES, UNUSED
+from diagnostics.agent.https_agent.clocks import clock
 from diagnostics.agent.https_agent.life import SIGNAL
 
-__all__ = ["Processes", "end_all", "is_alive"]
+__all__ = ["Processes", "end_all", "is_alive", "send"]
 
 _REACTS = 2.0  # seconds within which a process responds to the signal
 _AGAIN = 0.5  # seconds between two rounds of queries
@@ -40,7 +41,9 @@ class _Process(msgspec.Struct):
     - ``ends``: it is about to exit, and waits for a decision, ``since`` when;
     - ``unused``: since when it has loaded gevent without using it;
     - ``over``: it exits without waiting;
-    - ``answered``: the decision was sent.
+    - ``answered``: the decision was sent;
+    - ``deaf``: since when it does not react to the signal;
+    - ``told``: its last report of where its main greenlet is.
     """
 
     pid: int
@@ -57,6 +60,8 @@ class _Process(msgspec.Struct):
     answered: bool = False
     why: str = ""
     raised: Mapping[str, Any] | None = None
+    deaf: float = 0.0
+    told: Mapping[str, Any] | None = None
 
 
 class Processes:
@@ -93,6 +98,7 @@ class Processes:
         process = self._all.get(pid)
         if process is None:
             return
+        process.deaf = 0.0
         if kind == "gevent":
             process.gevent = True
         elif kind == "connected":
@@ -103,8 +109,8 @@ class Processes:
             process.over, process.why = True, report["why"]
             process.raised = report if report["text"] else None
         elif kind == "later":
-            process.why = report["why"]
-            process.unused = (process.unused or time.monotonic()) if process.why == UNUSED else 0.0
+            process.why, process.told = report["why"], report
+            process.unused = (process.unused or clock()) if process.why == UNUSED else 0.0
         elif kind == "probing":
             self.prober = pid
         if kind in ("later", "probing") and pid == self._asked:
@@ -143,7 +149,9 @@ class Processes:
         if self._asked and now < self._until and is_alive(self._asked):
             return
         if self._asked in self._all:
-            self._all[self._asked].why = "it does not react to a signal: it computes, or blocks in C"
+            process = self._all[self._asked]
+            process.why = "it does not react to a signal: it computes, or blocks in C"
+            process.deaf = process.deaf or now
         self._asked = 0
         if not self._queue:
             if now < self._next_round:
@@ -194,7 +202,26 @@ class Processes:
         }
         return any(now < since + _STARTS for since in self._seen.values())
 
-    # for the message where nothing was probed
+    # where nothing is probed
+
+    def used(self) -> float:
+        """Return the seconds in which the processes of the run had a CPU, or waited for one, up to now."""
+        return sum(map(_used, _belonging(self.root, self._mark.encode(), self.known)))
+
+    def deaf(self, since: float) -> int:
+        """Return a process of those that could be probed if none of them has reacted since then; else 0."""
+        able = [each for each in self._alive() if each.gevent and not each.over and not each.answered]
+        return able[0].pid if able and all(0.0 < each.deaf < since for each in able) else 0
+
+    def youngest(self) -> int:
+        """Return a process that has started no other one, to be asked where it is; 0 without."""
+        alive = [each for each in self._alive() if not each.over and not each.answered]
+        parents = {each.ppid for each in alive}
+        return min(((each.pid in parents, each.pid) for each in alive), default=(False, 0))[1]
+
+    def told(self, pid: int) -> Mapping[str, Any] | None:
+        """Return the last report of where the main greenlet of a process is; None if there is none."""
+        return self._all[pid].told if pid in self._all else None
 
     @property
     def known(self) -> dict[int, int]:
@@ -279,6 +306,7 @@ class _Stat(NamedTuple):
     parent: int
     session: int
     started: int  # clock ticks since the machine booted
+    ticks: int  # of CPU, with those of its children that have ended
 
 
 def _stat(pid: int) -> _Stat | None:
@@ -287,7 +315,9 @@ def _stat(pid: int) -> _Stat | None:
             fields = source.read().rpartition(b")")[2].split()
     except OSError:
         return None
-    return _Stat(fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19]))
+    return _Stat(
+        fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19]), sum(map(int, fields[11:15]))
+    )
 
 
 def _started(pid: int) -> int:
@@ -311,19 +341,42 @@ def _is_waiting(pid: int) -> bool:
     return stat is not None and stat.state == "S"
 
 
+def _used(pid: int) -> float:
+    """Return the seconds of CPU of a process and its children, and those in which it had none."""
+    stat = _stat(pid)
+    seconds = stat.ticks / os.sysconf("SC_CLK_TCK") if stat is not None else 0.0
+    with contextlib.suppress(OSError, IndexError, ValueError):
+        for thread in os.scandir(f"/proc/{pid}/task"):
+            seconds += int(Path(thread.path, "schedstat").read_text().split()[1]) / 1e9
+    return seconds
+
+
+def send(pid: int, number: int) -> bool:
+    """Send a signal that the process handles; return whether it does. Another one would kill it."""
+    if not _handles(pid, number):
+        return False
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+    return True
+
+
 def _has_agent(pid: int) -> bool:
     """Return True for a running process that handles the agent's signal.
 
     A child of gevent's Popen sends its first report before it executes another program, which the signal
     would kill.
     """
+    return _handles(pid, SIGNAL)
+
+
+def _handles(pid: int, number: int) -> bool:
     try:
         with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as status:
             fields = dict(line.split(":", 1) for line in status if ":" in line)
     except OSError:
         return False
     caught = int(fields.get("SigCgt", "0"), 16)
-    return fields["State"].strip()[0] not in "ZX" and bool(caught >> (SIGNAL - 1) & 1)
+    return fields["State"].strip()[0] not in "ZX" and bool(caught >> (number - 1) & 1)
 
 
 def _is_interpreter(pid: int) -> bool:

@@ -259,10 +259,10 @@ def _measured(
     if not why:
         try:
             seen = again({"code": code, "line": plan.line, **plan.place})
+            judgement = judge(case.question, seen)
         except ProbeError as error:
             why = str(error)
         else:
-            judgement = judge(case.question, seen)
             if code not in seen.result["applied"]:
                 why = "that place was not reached in the process that was probed"
             else:

@@ -5,7 +5,8 @@ A file of ``diagnostics/scenarios`` is an application that sets itself up in a k
 
 - ``PACKAGES``: the requirements, pinned where a version matters;
 - ``EXPECT``: ``verdict``, ``cause`` (absent: none), ``where`` (a pattern; absent: the line with the mark
-  ``# <- where``, if there is one);
+  ``# <- where``, if there is one); where there is no verdict, ``none``, and a pattern of what is said,
+  ``error``;
 - ``EXPECT_2``: what to expect on Python 2 instead, where it differs there;
 - ``PYTHONS``: the Pythons that it can run on, best first: ``3`` for any version of it, or ``3.11``; absent:
   any;
@@ -32,11 +33,16 @@ _NAMES = ("PACKAGES", "EXPECT", "EXPECT_2", "PATH", "PYTHONS", "SERVER", "RUNS")
 
 
 class Expected(msgspec.Struct, frozen=True):
-    """The expected result. ``where``: a pattern of ``fnmatch``; "" where any place is accepted."""
+    """The expected result.
+
+    ``where``: a pattern of ``fnmatch``; "" where any place is accepted; ``error``: one of the error where
+    ``verdict`` is ``none``.
+    """
 
     verdict: str
     cause: str = ""
     where: str = ""
+    error: str = ""
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):

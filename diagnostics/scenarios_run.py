@@ -33,6 +33,7 @@ from downloader.process.watching import STALL_TIMEOUT, watched
 __all__ = ["Row", "Skipped", "interpreter", "main", "run", "server"]
 
 _DELAY = 0.2
+_NONE = "none"  # the verdict where the probe could not be run
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -72,7 +73,11 @@ def run(scenario: Scenario, python: str, offline: bool, progress: Progress, dela
             target = Target(app=scenario.app, python=chosen_python)
             found = examine(Question(target, delay=delay, url=url, cacert=cacert), progress=progress)
     except DiagnosticsError as error:
-        return Row(scenario, "failed", version, reason=str(error), seconds=time.monotonic() - began)
+        expected, seconds = scenario.expected_on(version), time.monotonic() - began
+        if expected.verdict != _NONE:
+            return Row(scenario, "failed", version, reason=str(error), seconds=seconds)
+        outcome = "as expected" if fnmatchcase(str(error), expected.error) else "differs"
+        return Row(scenario, outcome, version, verdict=_NONE, error=str(error), seconds=seconds)
     return _compared(scenario, version, found, time.monotonic() - began)
 
 
@@ -277,7 +282,8 @@ def _running(wanted: Sequence[Scenario], python: str, offline: bool) -> Iterator
 def _why(row: Row) -> str:
     """Return the explanation of a row that is not as expected, in brackets."""
     if row.outcome == "differs":
-        return f" ({' '.join(filter(None, (row.verdict, row.cause, row.where)))})"
+        said = row.error if row.verdict == _NONE else ""
+        return f" ({' '.join(filter(None, (row.verdict, row.cause, row.where, said)))})"
     return f" ({row.reason})" if row.reason else ""
 
 

@@ -20,6 +20,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from diagnostics.clock_check import contradiction
+from diagnostics.errors import ProbeError
 from diagnostics.model import Observation, Question, Verdict
 from diagnostics.waits import limit_of, queued, stand_in_line
 from downloader.core.redact import redact
@@ -119,11 +121,15 @@ def least_slope(requests: int) -> float:
 
 
 def judge(question: Question, seen: Observation) -> Judgement:
-    """Return the verdict on ``seen``.
+    """Return the verdict on ``seen``; raise ProbeError where what was measured cannot be true.
 
     Where another client than the application's was measured, the result is not the application's: it is
     never reported as concurrent then.
     """
+    if problem := contradiction(question, seen):
+        target = question.target
+        who = target.shown if target.style or target.app or target.command else "this process"
+        raise ProbeError(f"{who}: {problem}")
     found = _measured(question, seen)
     foreign = " and ".join(each["name"] for each in seen.result.get("foreign", ()))
     if not foreign or found.verdict != "concurrent":

@@ -23,6 +23,7 @@ from diagnostics.errors import UsageError
 from diagnostics.hold_report import News, Seen, headline, table
 from diagnostics.launch import AGENT, _argv, new_outbox, read_report, write_spec
 from diagnostics.model import Question, Target
+from downloader.errors import UNDECODABLE
 
 __all__ = ["watch"]
 
@@ -118,7 +119,7 @@ class _Outbox:
         if self._known.get(entry.name) == version:
             return
         self._known[entry.name] = version
-        with contextlib.suppress(OSError, msgspec.DecodeError):
+        with contextlib.suppress(OSError, *UNDECODABLE):
             self.seen[entry.name] = msgspec.json.decode(read_report(entry.path), type=Seen)
 
 

@@ -21,7 +21,7 @@ import msgspec
 
 from downloader import errors
 from downloader.config.config import Config
-from downloader.errors import BootError, ConfigError, DownloaderError
+from downloader.errors import UNDECODABLE, BootError, ConfigError, DownloaderError
 from downloader.process import isolation
 from downloader.process.watching import stalled_text, watched
 from downloader.reporting.record import Report
@@ -87,7 +87,7 @@ def download(config: Config) -> Report:
         )
     try:
         answer = msgspec.json.decode(text, type=Answer)
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         raise BootError(f"the run's own process ended with status {status} and no report") from None
     if answer.report is not None:
         return answer.report

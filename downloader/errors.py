@@ -25,6 +25,7 @@ from typing import Final, NamedTuple
 __all__ = [
     "FAILURES",
     "ROW_FAULTS",
+    "UNDECODABLE",
     "Blame",
     "BootError",
     "ConfigError",
@@ -37,6 +38,13 @@ __all__ = [
     "UnsafeProcess",
     "failure_kind",
 ]
+
+
+UNDECODABLE: Final = (ValueError, RecursionError)
+"""What a decoder of JSON or MessagePack raises for bytes that are not what was written.
+
+Not msgspec.DecodeError alone: text that is not UTF-8 is a UnicodeDecodeError, nesting a RecursionError.
+"""
 
 
 class DownloaderError(Exception):

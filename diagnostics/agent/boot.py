@@ -44,6 +44,8 @@ def _main():
     if spec is None:
         raise SystemExit("this is started by: python -m diagnostics")
     agent = life.begin(spec)
+    if "startup" not in spec["target"]:
+        agent.answer_in_set_up()
     sys.path[:] = [folder for folder in _PATH if os.path.abspath(folder or ".") != here]
     import site
 

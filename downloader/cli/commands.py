@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from downloader.cli.params import Command, Parsed, count, verbose
+from downloader.core.bucket_place import place
 from downloader.core.limits import MOST_WORKERS
 from downloader.core.units import parse_range, parse_size, parse_time
 from downloader.reporting.console import say, say_json
@@ -20,8 +21,16 @@ def _range(name: str, parse: Callable[[str], Any]) -> Parsed:
     return Parsed(name, lambda text: parse_range(text, parse))
 
 
+_PLACE = Parsed("place", place)
+
+_dest = click.argument("dest", type=_PLACE)
+
 _journal = click.option(
-    "--journal", metavar="DIR", default="", help="Where its journal is, if it was made with --journal."
+    "--journal",
+    type=_PLACE,
+    metavar="DIR",
+    default="",
+    help="Where its journal is, if it was made with --journal.",
 )
 
 
@@ -32,7 +41,7 @@ _region = click.option("--region", metavar="NAME", default="", help="s3://…: t
 
 
 @click.command(cls=Command)
-@click.argument("dest")
+@_dest
 @_journal
 @_endpoint_url
 @_region
@@ -73,7 +82,7 @@ def status(dest: str, journal: str, endpoint_url: str, region: str, as_json: boo
 
 
 @click.command(cls=Command)
-@click.argument("dest")
+@_dest
 @_journal
 @_endpoint_url
 @_region

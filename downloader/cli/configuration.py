@@ -55,6 +55,7 @@ def config_of(given: dict[str, Any]) -> Config:
         headers=tuple(credentials.header(line) for line in given["headers"]),
         netrc=credentials.netrc_path() if given["netrc"] else "",
         auth=credentials.auth_from(given["auth_file"]) if given["auth_file"] else None,
+        auth_file=given["auth_file"] or "",
         proxies=by_scheme,
         no_proxy=no_proxy,
         restart=not given["resume"],

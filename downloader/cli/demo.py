@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import select
+import shlex
+import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,12 +51,25 @@ def serving(*options: str) -> Iterator[list[str]]:
             end(process)
 
 
+def _program() -> str:
+    """Return how this program can be started here: ``downloader``, a path of it, or with ``python -m``."""
+    python = Path(sys.executable)
+    script = python.with_name("downloader")
+    found = shutil.which("downloader")
+    if found is not None and (not script.exists() or os.path.samefile(found, script)):
+        return "downloader"
+    path = script if script.exists() else python
+    with contextlib.suppress(ValueError):
+        path = path.relative_to(Path.cwd())
+    return shlex.quote(str(path)) + ("" if path.name == script.name else " -m downloader")
+
+
 def run_demo(files: int, output: str) -> int:
     """Download ``files`` files into ``output``, verify the content of each, and return the exit code."""
-    root = Path(output)
+    root, program = Path(output), _program()
     with serving("--tls", "--files", str(files), "--size", _SIZES) as (url, authority):
         click.echo(f"A file server with {files:,} files listens at {url}; its CA is {authority}")
-        click.echo(f"$ downloader {url} -o {output} --cacert {authority}", err=True)
+        click.echo(f"$ {program} {url} -o {output} --cacert {authority}", err=True)
         config = Config(source=url, output=output, cacert=authority, restart=True)
         report, *_ = run_job(config)
     click.echo(as_text(report))
@@ -64,9 +81,9 @@ def run_demo(files: int, output: str) -> int:
     )
     click.echo(
         f"The files are in {output}/; remove it when you are done. Next, try your own:\n"
-        "  downloader https://your.server/prefix -o files       a file server\n"
-        "  downloader urls.txt -o files --layout mirror         a list of URLs, one a line\n"
-        f"  downloader verify {output}              check that the files are unchanged"
+        f"  {program} https://your.server/prefix -o files       a file server\n"
+        f"  {program} urls.txt -o files --layout mirror         a list of URLs, one a line\n"
+        f"  {program} verify {output}              check that the files are unchanged"
     )
     return 1 if wrong else 0
 

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, Final
 from downloader.cluster.plan_files import Writer
 from downloader.errors import ConfigError, DestinationError
 from downloader.files.directory import UnsafeFile, open_home
-from downloader.sinks.bucket_store import BucketError, open_bucket, refused
+from downloader.sinks.bucket_store import BucketError, open_bucket, translated
 
 __all__ = ["BucketFiles"]
 
@@ -170,12 +170,8 @@ class BucketFiles:
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
         try:
-            try:
+            with translated():
                 yield
-            except (BucketError, DestinationError):
-                raise
-            except Exception as error:
-                refused(error)
         except (BucketError, OSError) as error:
             raise DestinationError(f"{self.root}: {error}") from error
 

@@ -22,7 +22,7 @@ from typing import Final
 import msgspec
 
 from downloader.cluster.bucket_files import BucketFiles
-from downloader.errors import DownloaderError, InUse
+from downloader.errors import UNDECODABLE, DownloaderError, InUse
 from downloader.storage.lock import is_alive
 
 __all__ = ["BEAT", "LOST", "STALE", "BucketLock", "Owner", "has_owner"]
@@ -142,7 +142,7 @@ def has_owner(files: BucketFiles) -> bool:
 def _decoded(content: bytes) -> Owner | None:
     try:
         return msgspec.json.decode(content, type=Owner)
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         return None  # nobody's
 
 

@@ -18,7 +18,7 @@ from downloader.cluster.retry import failed_items
 from downloader.cluster.verify import write_down
 from downloader.config.config import Config
 from downloader.core.file_errors import advice
-from downloader.errors import DestinationError
+from downloader.errors import UNDECODABLE, DestinationError
 from downloader.files.directory import UnsafeFile, open_home
 from downloader.storage.destination import foreign_before, home_of, make_home
 
@@ -62,7 +62,7 @@ def disk_here(output: str, plan: str) -> Disk | None:
     try:
         with open_home(home_of(output), write=False) as home:
             return msgspec.json.decode((home / f"disk-{plan}").read(_LARGEST), type=Disk)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *UNDECODABLE):
         return None
 
 

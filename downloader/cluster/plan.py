@@ -25,10 +25,11 @@ import msgspec
 
 from downloader.cluster.plan_files import Writer, open_files
 from downloader.config.config import Config
+from downloader.core.column_types import ColumnTypes
 from downloader.core.frames import MAX_FRAME
 from downloader.core.naming import COLON
 from downloader.core.slices import plan_digest
-from downloader.errors import ConfigError, JournalError
+from downloader.errors import UNDECODABLE, ConfigError, JournalError
 from downloader.files.directory import Entry
 from downloader.messages import Item
 from downloader.reporting.manifest_rows import RowsMade
@@ -39,12 +40,23 @@ from downloader.sources.registry import source_kind
 from downloader.sources.slice_file import read_items
 from downloader.storage.destination import HOME
 
-__all__ = ["Done", "Head", "Plan", "PlanDirectory", "digest_of"]
+__all__ = ["Done", "FailedItem", "Head", "Plan", "PlanDirectory", "digest_of"]
 
 T = TypeVar("T")
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,200}").fullmatch
 _LONGEST_LINE = MAX_FRAME  # bytes
 _KEPT = ("failures", "manifest", "stored")
+
+
+class FailedItem(msgspec.Struct, frozen=True):
+    """A line about an item that failed: its number in the slice, and what is in a ``Failure``."""
+
+    item: int
+    name: str
+    url: str
+    code: str
+    detail: str
+    attempts: int
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -269,6 +281,14 @@ class PlanDirectory:
                         raise self._damaged(name, "it has a line that is too long")
                     yield line
 
+    def failed(self, done: Done) -> Iterator[FailedItem]:
+        """Yield what failed of a slice. Raises JournalError if a line of it is damaged."""
+        for line in self.failed_lines(done):
+            try:
+                yield msgspec.json.decode(line, type=FailedItem)
+            except UNDECODABLE as error:
+                raise self._damaged(f"failures/{done.failures}", error) from error
+
     def _read(self, name: str, kind: type[T]) -> T | None:
         content = self.files.read(name)
         return None if content is None else self._decoded(name, content, kind)
@@ -277,7 +297,7 @@ class PlanDirectory:
         try:
             found = msgspec.json.decode(content, type=kind)
             _check_names(found)
-        except ValueError as error:  # DecodeError is one
+        except UNDECODABLE as error:
             raise self._damaged(name, error) from error
         return found
 
@@ -286,13 +306,14 @@ class PlanDirectory:
 
 
 def _check_names(found: object) -> None:
-    """Raise ValueError if a name in a record of the plan is not one that this program has given."""
+    """Raise ValueError if a name or a type in a record of the plan is not one that this program gives."""
     names: list[str] = []
     shards: list[str] = []
     if isinstance(found, Plan):
         names = [found.id]
     elif isinstance(found, Head):
         names = [found.name, *found.covers, *found.items.split("/")]
+        ColumnTypes.decode(found.types)
     elif isinstance(found, Done):
         names = [found.name, found.failures, found.staging, found.manifest, found.stored, found.disk]
         shards = [file.name for shard in found.shards for file in shard.in_order()]

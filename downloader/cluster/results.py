@@ -55,6 +55,5 @@ def write_results(
 
 def _failures(directory: PlanDirectory, dones: Collection[Done]) -> Iterator[Failure]:
     for done in dones:
-        for line in directory.failed_lines(done):
-            row = msgspec.json.decode(line)
-            yield Failure(row["item"], row["name"], row["url"], row["code"], row["detail"], row["attempts"])
+        for each in directory.failed(done):
+            yield Failure(*msgspec.structs.astuple(each))

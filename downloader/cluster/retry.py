@@ -27,9 +27,8 @@ class Again(NamedTuple):
 
 
 def failed_items(directory: PlanDirectory, head: Head, done: Done) -> Again:
-    """Return the items that failed in a slice that is done. Raises DestinationError."""
-    lines = (msgspec.json.decode(line) for line in directory.failed_lines(done))
-    return Again(head, {line["item"]: line["code"] == DAMAGED for line in lines})
+    """Return the items that failed in a slice that is done. Raises DestinationError, JournalError."""
+    return Again(head, {each.item: each.code == DAMAGED for each in directory.failed(done)})
 
 
 def plan_again(

@@ -11,7 +11,7 @@ from downloader.cluster.merging import MergedReport
 from downloader.cluster.plan import PlanDirectory
 from downloader.cluster.plan_home import has_driver, may_have_plan
 from downloader.core.bucket_place import is_bucket
-from downloader.errors import ConfigError, DestinationError
+from downloader.errors import UNDECODABLE, ConfigError, DestinationError
 from downloader.messages import Tally
 from downloader.storage.verify import Status
 
@@ -91,5 +91,5 @@ def cluster_status(root: str, endpoint_url: str = "", region: str = "") -> Statu
 def _running(directory: PlanDirectory) -> Running:
     try:
         return msgspec.json.decode(directory.files.read("running.json") or b"", type=Running)
-    except (DestinationError, msgspec.DecodeError):
+    except (DestinationError, *UNDECODABLE):
         return Running(Tally(), 0, 0, 0)

@@ -12,9 +12,9 @@ from typing import BinaryIO
 
 import msgspec
 
-from downloader.core.frames import FrameError, Unpacker, pack
+from downloader.core.frames import Unpacker, pack
 from downloader.core.item_states import ItemState, published
-from downloader.errors import JournalError
+from downloader.errors import UNDECODABLE, JournalError
 from downloader.files.directory import Directory
 from downloader.sinks.shards.records import read_record, unpack_sums
 from downloader.storage.journal import Journal
@@ -56,7 +56,7 @@ def read_stored(file: BinaryIO, where: str, count: int) -> Iterator[tuple[int, I
             before += batch.count
         if before != count:
             raise ValueError(f"it has {before} items of {count}")
-    except (FrameError, ValueError, msgspec.DecodeError) as error:
+    except UNDECODABLE as error:
         raise JournalError(f"{where} is damaged ({error}); --restart begins anew") from error
 
 
@@ -66,7 +66,7 @@ def read_sums(file: BinaryIO, where: str) -> list[bytes]:
         found = [batch.sums for batch in _batches(file)]
         for sums in found:
             unpack_sums(sums)
-    except (FrameError, ValueError, msgspec.DecodeError) as error:
+    except UNDECODABLE as error:
         raise JournalError(f"{where} is damaged ({error}); --restart begins anew") from error
     return found
 

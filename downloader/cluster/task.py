@@ -27,6 +27,7 @@ from downloader.cluster.slice_process import Pulse, SliceJob, SliceResult, encod
 from downloader.config.config import Config
 from downloader.core.frames import Unpacker, pack
 from downloader.core.slices import End
+from downloader.errors import UNDECODABLE
 from downloader.messages import Drain, HostPause, Rate, Tally
 from downloader.process.isolation import child
 from downloader.process.watching import Watch, end, stalled_text
@@ -203,7 +204,7 @@ def _attempt(
     try:
         left = msgspec.json.decode(result.read(LARGEST_FILE), type=SliceResult)
         result.unlink()
-    except (FileNotFoundError, msgspec.DecodeError):
+    except (FileNotFoundError, *UNDECODABLE):
         left = None
     return left, stalled_text(watch.limit) if stalled else _last_words(errors, process.returncode)
 

@@ -18,7 +18,7 @@ from downloader.cluster.stored import read_stored, read_sums
 from downloader.core.bucket_place import is_bucket
 from downloader.core.item_states import ItemState
 from downloader.core.units import show_count
-from downloader.errors import ConfigError, DestinationError, JournalError
+from downloader.errors import UNDECODABLE, ConfigError, DestinationError, JournalError
 from downloader.files.directory import open_home
 from downloader.messages import Item
 from downloader.sinks.registry import sink_kind
@@ -96,7 +96,7 @@ class _Verifying:
         self._shards: ShardComparison | None = None
         self._records: dict[int, ShardRecord] = {}  # of the slice that is compared
         if self._kind.options is SHARD_OPTIONS:
-            self._options = options = msgspec.json.decode(plan.identity, type=ShardOptions)
+            self._options = options = self._decoded_options()
             files = open_published(output, None, endpoint_url, region)
             self._shards = shards = ShardComparison(files, plan.store, options, self._records.get)
             self._problem: _Problem = lambda item, key, shard, state: shards.problem(
@@ -107,6 +107,12 @@ class _Verifying:
             self._problem = lambda item, key, shard, state: inspect(
                 Written(0, state.index, item.name, state.size, state.crc)
             )
+
+    def _decoded_options(self) -> ShardOptions:
+        try:
+            return msgspec.json.decode(self._plan.identity, type=ShardOptions)
+        except UNDECODABLE as error:
+            raise JournalError(f"{self._directory.root} is damaged ({error}); --restart") from error
 
     def run(self, quiet: bool) -> Verified:
         """Compare everything; write down what differs."""

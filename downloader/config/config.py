@@ -15,6 +15,7 @@ import msgspec
 
 from downloader.config.contradictions import (
     check_contradictions,
+    check_overwrites,
     check_proxies,
     check_writable,
     flag,
@@ -27,7 +28,7 @@ from downloader.config.named_files import NamedFiles, is_encrypted, read_netrc, 
 from downloader.config.sink_kinds import SINK_KINDS, SinkForm, StoresColumns
 from downloader.config.source_kinds import SOURCE_KINDS, SourceForm, kind_of
 from downloader.config.system_authorities import SYSTEM, read_system_authorities
-from downloader.core.bucket_place import is_bucket
+from downloader.core.bucket_place import is_bucket, local_place, place
 from downloader.core.content_check import Checking
 from downloader.core.echoes import Echoes, basic_login, secrets_of_headers
 from downloader.core.headers import given_twice, header_problem
@@ -38,7 +39,7 @@ from downloader.core.limits import (
     MOST_CONNECTIONS,
     MOST_WORKERS,
 )
-from downloader.core.naming import COLON
+from downloader.core.naming import COLON, shown
 from downloader.core.ownership import Existing
 from downloader.core.redact import credentials_in, redact_url
 from downloader.core.retry import RetryPolicy
@@ -105,6 +106,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     user_agent: str = ""
     netrc: AnyPath = _NO_PATH
     auth: tuple[str, str] | None = None
+    auth_file: AnyPath = _NO_PATH  # that `auth` was read from: nothing is written there
     proxies: dict[str, str] = {}
     no_proxy: str = ""
     cacert: AnyPath = _NO_PATH
@@ -240,15 +242,20 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         """
         named = (
             *(() if self.slice else self.source_kind.own_files(self)),
-            ("--report", self.report),
-            ("--failures", self.failures),
-            ("--manifest", self.manifest),
+            *self.written_files,
             ("--cacert", "" if self.cacert == SYSTEM else self.cacert),
             ("--cert", self.cert),
             ("--key", self.key),
             ("--netrc", self.netrc),
+            ("--auth-file", self.auth_file),
         )
         return tuple((what, path) for what, path in named if path)
+
+    @property
+    def written_files(self) -> tuple[tuple[str, str], ...]:
+        """Return the files that this run writes at its end: the option of each, and its path."""
+        named = ("--report", self.report), ("--failures", self.failures), ("--manifest", self.manifest)
+        return tuple((option, path) for option, path in named if path)
 
     @property
     def manifest_format(self) -> str:
@@ -331,12 +338,16 @@ _RANGES = {
     "max_retry_after": (0, LONGEST_TIME),
     "drain_grace": (0, LONGEST_TIME),
 }
-PATHS = ("output", "journal", "cacert", "cert", "key", "netrc", "report", "failures", "manifest")
+PATHS = (
+    *("output", "journal", "cacert", "cert", "key", "netrc", "auth_file"),
+    *("report", "failures", "manifest"),
+)
 _TIMES = ("connect_timeout", "read_timeout", "deadline", "stall_timeout")
 
 
 def _validate(config: Config) -> None:
     _check_source(config)
+    _settle_places(config)
     _keep_columns(config)
     check_options("store_options", config.store_options, config.sink_kind)
     config.sink_kind.check(config)
@@ -370,6 +381,22 @@ def _validate(config: Config) -> None:
     check_proxies(config.proxies)
 
 
+def _settle_places(config: Config) -> None:
+    """Refuse the URL of what is a path, and write ``s3://`` in lower case where there may be a bucket.
+
+    As a path, it would make a directory of the name of its scheme, and nobody would look there.
+    """
+    for name in ("output", "journal", "scratch", "report", "failures", "manifest"):
+        given = getattr(config, name)
+        try:
+            settled = (place if name in ("output", "journal") else local_place)(given)
+        except ValueError as error:
+            option = "-o" if name == "output" else flag(name)
+            raise ConfigError(f"{option} {shown(redact_url(given))}: {error}") from None
+        if settled != given:
+            msgspec.structs.force_setattr(config, name, settled)
+
+
 def _keep_columns(config: Config) -> None:
     """Keep the columns of the list that the sink stores as well."""
     kind = config.sink_kind
@@ -384,9 +411,11 @@ def _keep_columns(config: Config) -> None:
 def _check_paths(config: Config) -> None:
     """Check the paths that are looked up in the file system but not read."""
     config.source_kind.check_files(config)
-    for name in ("report", "failures", "manifest"):
-        if path := getattr(config, name):
-            check_writable(flag(name), path, config.output)
+    written = config.written_files
+    for option, path in written:
+        check_writable(option, path, config.output)
+    read = [each for each in config.own_files if each not in written]
+    check_overwrites(written, read, config.journal_root, stdin=config.reads_stdin)
 
 
 def _read_authorities(cacert: str) -> bytes:

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import os
+import stat
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from downloader.core.bucket_place import bucket_and_prefix, is_bucket
 from downloader.core.redact import redact_url
 from downloader.errors import ConfigError
+from downloader.files.directory import HOME
 
 if TYPE_CHECKING:
     from downloader.config.config import Config
 
-__all__ = ["check_contradictions", "check_proxies", "check_writable", "flag", "manifest_format"]
+__all__ = [
+    "check_contradictions",
+    "check_overwrites",
+    "check_proxies",
+    "check_writable",
+    "flag",
+    "manifest_format",
+]
 
 _SUFFIXES: Final = {".jsonl": "jsonl", ".csv": "csv", ".parquet": "parquet"}
 _SUMS: Final = "SHA256SUMS"
@@ -47,7 +57,7 @@ def check_contradictions(config: Config) -> None:
         raise ConfigError("--key needs --cert" + ("; a key of samples is index or name" if sharded else ""))
     if config.log_json and config.progress == "bar":
         raise ConfigError("--progress bar draws, --log-json writes lines; give one of the two")
-    given = [path for path in (config.report, config.failures, config.manifest) if path]
+    given = [os.path.realpath(path) for _, path in config.written_files]
     if len(set(given)) < len(given):
         raise ConfigError("--report, --failures and --manifest are one file; give each its own")
     if config.fsync and not config.sink_kind.keeps:
@@ -133,6 +143,58 @@ def check_proxies(proxies: dict[str, str]) -> None:
             known = False
         if not known:
             raise ConfigError(f"--proxy: {redact_url(url)} is not the URL of an HTTP proxy")
+
+
+def check_overwrites(
+    written: Sequence[tuple[str, str]], read: Sequence[tuple[str, str]], journal_root: str, *, stdin: bool
+) -> None:
+    """Raise ConfigError if a file that is written is also read, is another one, or one of the tool's own.
+
+    Both are pairs of what the file is and its path. Which file it is counts, not how it is spelled: a path
+    may lead to it by links. ``stdin``: standard input is read, too.
+    """
+    seen: dict[tuple[int, int], str] = {}
+    for option, path in written:
+        if (own := _own_directory(path, journal_root)) is not None:
+            raise ConfigError(f"{option}: {path} is in {own}, which is for this program; name another file")
+        if (file := _identity(path)) is not None:
+            if other := seen.get(file):
+                raise ConfigError(f"{option} and {other} are one file, {path}; give each its own")
+            seen[file] = option
+    if not seen:
+        return
+    for what, file in _identities(read, stdin=stdin):
+        if file in seen:
+            option, path = seen[file], dict(written)[seen[file]]
+            raise ConfigError(f"{option}: {path} is a file that this run reads ({what}); name another")
+
+
+def _identities(read: Sequence[tuple[str, str]], *, stdin: bool) -> Iterator[tuple[str, tuple[int, int]]]:
+    for what, path in read:
+        if (file := _identity(path)) is not None:
+            yield what, file
+    if stdin and (file := _identity(0)) is not None:
+        yield "the list on standard input", file
+
+
+def _identity(path: str | int) -> tuple[int, int] | None:
+    """Return what tells a regular file from all others, None for anything else."""
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return (found.st_dev, found.st_ino) if stat.S_ISREG(found.st_mode) else None
+
+
+def _own_directory(path: str, journal_root: str) -> str | None:
+    """Return the directory of the tool's own files that ``path`` is in, None if it is in none."""
+    above: str = os.path.dirname(os.path.realpath(path))
+    home = "" if is_bucket(journal_root) else os.path.join(journal_root, HOME)
+    while (parent := os.path.dirname(above)) != above:
+        if os.path.basename(above) == HOME or (os.path.exists(home) and os.path.samefile(above, home)):
+            return above
+        above = parent
+    return None
 
 
 def check_writable(option: str, path: str, output: str) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 from downloader.config.extensions import Extension, Extensions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from downloader.config.config import Config
     from downloader.files.directory import Directory
@@ -49,11 +49,11 @@ class SinkForm(Extension, Protocol):
         Called at the start and at the end of a run; ``is_finished`` tells this of a shard.
         """
 
-    def complete(self, config: Config, home: Directory, shards: int) -> int | None:
+    def complete(self, config: Config, home: Directory, shards: Sequence[int]) -> int | None:
         """Write what describes all stored files, at the end of a run. Raises DestinationError.
 
-        ``shards``: how many shards of the job are published. Return how many files of somebody else were
-        replaced, if any.
+        ``shards``: the numbers of the shards of the job that are published, in order. Return how many files
+        of somebody else were replaced, if any.
         """
 
 
@@ -88,7 +88,7 @@ class Unsharded:
     def tidy(self, home: Directory, is_finished: Callable[[int], bool]) -> None:
         """Do nothing."""
 
-    def complete(self, config: Config, home: Directory, shards: int) -> None:
+    def complete(self, config: Config, home: Directory, shards: Sequence[int]) -> None:
         """Do nothing."""
 
 

@@ -62,8 +62,8 @@ def kind_of(source: str) -> SourceForm:
         if kind.matches(source):
             return kind
     refuse_later(source)
-    if os.path.isfile(source):
-        return SOURCE_KINDS.named("urls")  # which asks for --list-format
+    if os.path.exists(source) and not os.path.isdir(source):
+        return SOURCE_KINDS.named("urls")  # which asks for --list-format, or for -
     raise ConfigError(f"{_named(source)}: neither {', nor '.join(kind.form for kind in SOURCE_KINDS)}")
 
 

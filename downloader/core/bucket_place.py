@@ -1,18 +1,85 @@
-"""Tell places in a bucket, ``s3://BUCKET/PREFIX``, from directories."""
+"""Tell places in a bucket, ``s3://BUCKET/PREFIX``, from directories, and check the addresses of stores."""
 
 from __future__ import annotations
 
-__all__ = ["bucket_and_prefix", "is_bucket"]
+import ipaddress
+import re
+from typing import Final
+from urllib.parse import urlsplit
 
-_SCHEME = "s3://"
+from downloader.core.host_names import ascii_host
+from downloader.core.naming import shown
+from downloader.core.redact import redact_url
+
+__all__ = ["bucket_and_prefix", "endpoint_problem", "is_bucket", "local_place", "place"]
+
+_SCHEME: Final = "s3://"
+# Two letters at least: C:/x is a path.
+_url: Final = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]+):(/.*)", re.DOTALL).fullmatch
+_ends_in_a_number: Final = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)\.?").fullmatch
+_own_authority: Final = re.compile(r"^//(localhost)?(?=/)", re.IGNORECASE)
+_path: Final = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@%/-]*").fullmatch
 
 
 def is_bucket(place: str) -> bool:
     """Return whether ``place`` is in a bucket."""
-    return place.startswith(_SCHEME)
+    return place[: len(_SCHEME)].lower() == _SCHEME
 
 
 def bucket_and_prefix(place: str) -> tuple[str, str]:
     """Return the bucket of ``place`` and the prefix in it, each "" if it is missing."""
-    bucket, _, prefix = place.removeprefix(_SCHEME).partition("/")
+    bucket, _, prefix = place[len(_SCHEME) :].partition("/")
     return bucket, prefix.strip("/")
+
+
+def place(text: str) -> str:
+    """Return the directory or the place in a bucket that is ``text``: ``s3://`` in lower case.
+
+    Raises ValueError, with a clause, for what has the form of another URL: as a path, it would be a
+    directory of the name of its scheme.
+    """
+    return _SCHEME + text[len(_SCHEME) :] if is_bucket(text) else local_place(text)
+
+
+def local_place(text: str) -> str:
+    """Return ``text``, a path. Raises ValueError, with a clause, for what has the form of a URL."""
+    match = _url(text)
+    if match is None:
+        return text
+    scheme, rest = match[1].lower(), match[2]
+    if scheme == "file":
+        raise ValueError(f"is a URL; give the path alone: {shown(_own_authority.sub('', rest))}")
+    if scheme in ("s3", "s3a", "s3n") and not is_bucket(text):
+        raise ValueError(f"is no place in a bucket; is {_SCHEME}{shown(rest.strip('/'))} meant?")
+    if scheme == "s3":
+        raise ValueError("is in a bucket, and has to be on this machine")
+    path = shown(redact_url(text.strip()))
+    raise ValueError(
+        f"URLs of {match[1]}: are not available here; for a directory of that name write ./{path}"
+    )
+
+
+def endpoint_problem(url: str) -> str:
+    """Return why ``url`` cannot be the address of a store of buckets, a clause, or "" if it can."""
+    wanted = "must be the URL of a server, as http://127.0.0.1:9000 or https://s3.example.com"
+    try:
+        if not url.isascii() or not url.isprintable() or " " in url:
+            raise ValueError  # which urlsplit passes over
+        parts = urlsplit(url)
+        port, host = parts.port, parts.hostname or ""
+        if parts.scheme not in ("http", "https") or not host or port == 0:
+            return wanted
+        name = ascii_host(f"[{host}]" if ":" in host else host)
+        if _ends_in_a_number(name):
+            ipaddress.IPv4Address(name)
+        if "xn--" in name:
+            import idna  # it takes milliseconds to import
+
+            idna.decode(name)
+    except ValueError:
+        return wanted
+    if "@" in parts.netloc:
+        return f"{wanted}; credentials come from the environment or a profile"
+    if "?" in url or "#" in url or not _path(parts.path):
+        return f"{wanted}; no query, no fragment, no such path"
+    return ""

@@ -49,7 +49,7 @@ class ColumnTypes(msgspec.Struct, frozen=True):
 
     @classmethod
     def decode(cls, text: str) -> ColumnTypes | None:
-        """Return what ``encode`` has written, None for ""."""
+        """Return what ``encode`` has written, None for "". Raises what is in ``errors.UNDECODABLE``."""
         return msgspec.json.decode(text, type=cls) if text else None
 
     def extended(self, other: ColumnTypes) -> ColumnTypes:

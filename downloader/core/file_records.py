@@ -18,6 +18,7 @@ from downloader.core.checksum import crc32
 from downloader.core.frames import MAX_FRAME
 from downloader.core.inflate import inflate
 from downloader.core.limits import MOST_BATCH_ITEMS
+from downloader.errors import UNDECODABLE
 
 __all__ = ["Frame", "Record", "pack", "packed", "records", "same", "sum_of", "unpack"]
 
@@ -112,7 +113,7 @@ def unpack(data: bytes) -> Frame:
     """Return the frame in ``data``. Raises ValueError if it is damaged, or of another version."""
     try:
         return _decode(inflate(data[1:], 2 * MAX_FRAME) if data[:1] == _DEFLATED else data[1:])
-    except ValueError as error:
+    except UNDECODABLE as error:
         raise ValueError(f"damaged records: {error}") from None
 
 

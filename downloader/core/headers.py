@@ -8,6 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
+from downloader.errors import UNDECODABLE
+
 __all__ = ["given_twice", "header_problem", "row_headers"]
 
 # Header fields that a request must not have twice (RFC 9110). Cookies are joined: see ``HttpSession``.
@@ -56,7 +58,7 @@ def row_headers(given: Any) -> tuple[tuple[str, str], ...]:
     if isinstance(given, (str, bytes)):
         try:
             given = msgspec.json.decode(given)
-        except (msgspec.DecodeError, UnicodeError, RecursionError):
+        except UNDECODABLE:
             raise ValueError("not a JSON object") from None
     if isinstance(given, list) and all(type(line) is str for line in given):
         pairs = [

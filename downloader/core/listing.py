@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from downloader.errors import SourceError
+from downloader.errors import UNDECODABLE, SourceError
 
 __all__ = ["MARKER", "NO_SERVER", "ONE_FILE", "Listing", "page_url", "parse_listing"]
 
@@ -56,7 +56,7 @@ def parse_listing(body: bytes | bytearray, where: str, *, first: bool = True) ->
     try:
         # Decodes and checks the types in one step.
         page = _decode_usual(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return _parse_unusual(body, where, f"; {NO_SERVER}" if first else "")
     return Listing(page.FileNames, page.NextMarker or page.NextFile or "")
 
@@ -68,7 +68,7 @@ def _parse_unusual(body: bytes | bytearray, where: str, hint: str) -> Listing:
     """
     try:
         page: Any = json.loads(body)
-    except (ValueError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise SourceError(f"{where} is not valid JSON: {error}{hint}") from None
     if not isinstance(page, dict) or not isinstance(page.get("FileNames"), list):
         raise SourceError(f'{where} has no list "FileNames"{hint}')

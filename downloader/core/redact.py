@@ -238,10 +238,23 @@ def redact_url(url: str) -> str:
             return url[:start] + authority + _rest(rest)
     elif "=" in authority and ":" not in authority and "@" not in rest:
         return url[:start] + _rest(authority + rest)
+    if _is_plain(url, start):
+        return redact(_rest(url))
     # Neither a host nor host:port. A password may contain `/`, `?` or `#` unencoded.
     if "@" in rest:
         return f"{url[:start]}{_CUT}@{_rest(rest.rpartition('@')[2])}"
     return f"{url[:start]}{_CUT}{_rest(rest)}"
+
+
+def _is_plain(text: str, start: int) -> bool:
+    """Return whether ``text``, whose host would begin at ``start``, is no URL: it has no scheme and no @.
+
+    A line of `aws s3 ls`, `C:\\Users`, or a time: a colon alone makes no password.
+    """
+    if ":" in text[:start] or "/" in text[:start] or "\\" in text[:start]:
+        return False
+    decoded = _unquoted(text)
+    return "@" not in decoded and "%" not in decoded
 
 
 def without_secrets(text: str, known: SecretNames, *, query: bool = False) -> str:

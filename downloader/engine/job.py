@@ -110,6 +110,8 @@ def run_job(
         failures = list(islice(destination.journal.failures(), _FAILURES_SHOWN))
         faulty = list(islice(_faulty_lines(config, destination.journal), _FAILURES_SHOWN + 1))
         report = _write(config, destination, report, lambda text: progress.log("warning", text))
+        if (displaced := destination.displaced()) is not None:
+            report = _with_error(report, displaced, lasting=True)
         return Finished(report, failures, faulty, run.latency.counts)
     finally:
         destination.close()

@@ -62,6 +62,7 @@ from downloader.storage.journal import Journal
 __all__ = ["RunStats", "Supervisor"]
 
 _TICK = 0.2
+_LOOK_EVERY = 1.0  # seconds between two looks at whether the destination is still there
 
 
 class Supervisor:
@@ -97,6 +98,7 @@ class Supervisor:
         self._drain_by = math.inf  # when a drain has taken too long (seconds, monotonic)
         self._rates = RateShares(config.rate)
         self._has_leased = False
+        self._look_at = 0.0  # when to look at the destination again (seconds, monotonic)
         self._forgotten: list[Lease] = []
         self.result = RunStats()
         self._checkpoint = Checkpoint(destination, self._book, self.result)
@@ -331,6 +333,10 @@ class Supervisor:
         if monotonic() > self._drain_by:
             self._kill_all()
             return
+        if monotonic() > self._look_at:
+            self._look_at = monotonic() + _LOOK_EVERY
+            if (displaced := self._destination.displaced()) is not None:
+                self._stop(displaced)
         limit = self._config.stall_timeout
         for process in self._pool.stuck(limit):
             role = "the feeder" if process.number == FEEDER else f"worker {process.pid}"
@@ -405,8 +411,11 @@ class Supervisor:
     def _check_end(self) -> None:
         """Determine whether everything was read and fetched, once all children have exited.
 
-        Raises SourceError where --retry-failed is done but the source was never read to its end.
+        Raises SourceError where --retry-failed is done but the source was never read to its end,
+        DestinationError where what was stored is not there any more.
         """
+        if (displaced := self._destination.displaced()) is not None:
+            raise displaced
         journal = self._journal
         self.result.ended = self._queue.done and self.result.stop is None
         retried = self._config.retry_failed and self.result.ended and not self.result.interrupted
@@ -432,7 +441,8 @@ class Supervisor:
 
     def _stop(self, error: DownloaderError) -> None:
         if self.result.stop is None:
-            self.result.stop = error
+            # What has failed because the destination is gone says less, in many ways.
+            self.result.stop = self._destination.displaced() or error
         self._drain()
 
     def _drain(self) -> None:

@@ -27,11 +27,14 @@ from downloader.errors import ConfigError, DestinationError
 from downloader.files.rename import rename_new
 
 __all__ = [
+    "HOME",
     "Directory",
     "Entry",
     "FailedFile",
+    "MissingHome",
     "UnsafeFile",
     "check_owner",
+    "is_at",
     "is_inside",
     "open_directory",
     "open_home",
@@ -43,6 +46,8 @@ __all__ = [
 is_inside: Final = re.compile(r"(?!\.{0,2}(?:/|\Z))[^/\0]+(?:/(?!\.{0,2}(?:/|\Z))[^/\0]+)*").fullmatch
 """Whether a name is that of something below a directory."""
 
+HOME: Final = ".downloader"
+"""The name of a directory of the tool's own, in DEST or --journal."""
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # With O_NONBLOCK, opening a pipe does not wait for its other end; regular files ignore it.
 _FILE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
@@ -66,6 +71,13 @@ class FailedFile(DestinationError, OSError):
 
     def __str__(self) -> str:
         return f"cannot use {self.filename}: {advice(self)}"
+
+
+class MissingHome(DestinationError, FileNotFoundError):
+    """A directory of the tool's own is not there."""
+
+    def __str__(self) -> str:
+        return f"{self.filename} is not there; has it been moved or removed?"
 
 
 def unsafe(
@@ -95,6 +107,16 @@ def _told(path: str | os.PathLike[str]) -> Iterator[None]:
         if type(error) is not OSError:
             raise
         raise FailedFile(error.errno, error.strerror, os.fspath(path)) from error
+
+
+def is_at(path: str | os.PathLike[str], fd: int, directory: int | None = None) -> bool:
+    """Return whether ``path`` leads to what is open as ``fd``. What cannot be looked at counts as there."""
+    try:
+        return os.path.samestat(os.stat(path, dir_fd=directory), os.fstat(fd))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
 
 
 def open_regular(path: str | os.PathLike[str], directory: int | None = None) -> int:
@@ -148,6 +170,10 @@ class Directory:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    def is_in_place(self) -> bool:
+        """Return whether its path still leads to it: it was not moved, removed or replaced."""
+        return is_at(self.path, self.fd)
 
     def names(self, pattern: str = "") -> list[str]:
         """Return the names in the directory that match ``pattern``, a regular expression, in order."""
@@ -505,6 +531,8 @@ def open_home(
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR) and path.is_symlink():
             raise ConfigError(f"{path} is a symbolic link, which is not followed; {remedy}") from error
+        if error.errno == errno.ENOENT:
+            raise MissingHome(error.errno, error.strerror, os.fspath(path)) from error
         raise
     try:
         owner = check_owner(fd, path, remedy, write=write)

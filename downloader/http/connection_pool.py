@@ -22,7 +22,7 @@ import http.client  # noqa: E402
 import queue  # noqa: E402
 import socket  # noqa: E402
 import ssl  # noqa: E402  (only in a patched process)
-from collections.abc import Callable  # noqa: E402
+from collections.abc import Callable, Collection  # noqa: E402
 from itertools import takewhile  # noqa: E402
 from time import monotonic  # noqa: E402
 from typing import Protocol  # noqa: E402
@@ -44,7 +44,7 @@ from downloader.http.dns import Resolver  # noqa: E402
 from downloader.http.exceptions import HandshakeCut, is_reset, is_tls_end  # noqa: E402
 from downloader.http.name_lookup import NoAnswer  # noqa: E402
 from downloader.http.response import StrictResponse  # noqa: E402
-from downloader.process.private_parts import tls_object  # noqa: E402
+from downloader.process.private_parts import tls_object, tunnel_target  # noqa: E402
 
 __all__ = ["SLOW_TO_OPEN", "Census", "Slots", "pool_classes"]
 
@@ -56,6 +56,7 @@ SLOW_TO_OPEN = 0.25
 # It is as many times what connections took to open. Where the CPU is the limit, handshakes are slow, and
 # those that are begun in the place of others make all slower.
 _TIMES_USUAL, _LONGEST_SLOT = 4, 2.0
+_TUNNEL_OPEN = range(200, 300)
 _CUT = "the connection was cut in the TLS handshake"
 
 
@@ -230,10 +231,18 @@ class _CountedConnection:
             try:
                 return self._connect()
             except ssl.SSLError:
+                if self.proxy is not None:
+                    raise  # not closed yet: urllib3 would take it for a failure of the proxy
                 tried.add(self._address)
                 self.close()
-                if self.proxy is not None or not self.census.resolver.has_others(self._dns_host, tried):
+                if not self._has_others(tried):
                     raise
+
+    def _has_others(self, tried: Collection[str]) -> bool:
+        try:
+            return self.census.resolver.has_others(self._dns_host, tried)
+        except socket.gaierror:
+            return False
 
     def _connect(self) -> None:
         self.census.enter(self.key)
@@ -260,9 +269,31 @@ class _CountedConnection:
 
     def _tunnel(self) -> None:
         try:
-            super()._tunnel()  # type: ignore[misc]
+            self._open_tunnel()
         except (OSError, http.client.HTTPException) as error:
             raise ProxyError("no tunnel", error) from error
+
+    def _open_tunnel(self) -> None:
+        """Request a tunnel of the proxy, in HTTP/1.1 and with a Host, which some proxies insist on.
+
+        http.client does so from 3.12 on, and takes 200 only; any 2xx opens one (RFC 9110 §9.3.6).
+        """
+        host, port, fields = tunnel_target(self)
+        target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        sender = http.client.HTTPConnection(self.host, self.port)  # as this one is in the midst of opening
+        sender.sock = self.sock
+        sender.putrequest("CONNECT", target, skip_host=True, skip_accept_encoding=True)
+        for name, value in {"Host": target, **fields}.items():
+            sender.putheader(name, value)
+        sender.endheaders()
+        response = self.response_class(self.sock, method="CONNECT")
+        try:
+            response.begin()
+        finally:
+            response.close()
+        if response.status not in _TUNNEL_OPEN:
+            self.close()
+            raise OSError(f"Tunnel connection failed: {response.status} {response.reason.strip()}")
 
     def _new_conn(self) -> Any:
         try:
@@ -275,7 +306,16 @@ class _CountedConnection:
     def _connect_to_any_address(self) -> Any:
         host, resolver = self._dns_host, self.census.resolver
         try:
-            sock, self._address = connect(resolver.addresses(host), self.port, self.timeout)
+            addresses = resolver.addresses(host)
+            try:
+                sock, self._address = connect(addresses, self.port, self.timeout)
+            except TimeoutError:
+                raise
+            except OSError:
+                # The name may have another address by now. No attempt is charged for the old one.
+                if not resolver.has_others(host, addresses):
+                    raise
+                sock, self._address = connect(resolver.addresses(host), self.port, self.timeout)
             return sock
         except socket.gaierror as error:
             failed: Exception = NameResolutionError(host, self, error)  # type: ignore[arg-type]
@@ -372,6 +412,9 @@ class _IdleTrackingPool:
             response = super()._make_request(  # type: ignore[misc]
                 conn, method, target or url, *args, **kwargs
             )
+            if conn.served and response.status == http.client.REQUEST_TIMEOUT:
+                # Some servers send one before they close a connection that is idle (RFC 9110 §15.5.9).
+                raise http.client.RemoteDisconnected("the idle connection has ended with 408")
             conn.good = conn.good or response.status < 500
             return response
         except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError) as error:

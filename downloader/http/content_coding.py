@@ -17,9 +17,10 @@ from collections.abc import Callable, Iterator  # noqa: E402
 from itertools import chain  # noqa: E402
 from typing import Any  # noqa: E402
 
+from downloader.core.content_codings import Codings, read_codings  # noqa: E402
 from downloader.errors import FetchError  # noqa: E402
 
-__all__ = ["CHUNK", "accepted", "chunks", "coding_of"]
+__all__ = ["CHUNK", "accepted", "chunks", "codings_of"]
 
 CHUNK = 256 << 10
 """The size of a chunk, in bytes."""
@@ -62,26 +63,27 @@ def _imported(name: str) -> Any:
         return None
 
 
-def coding_of(response: Any) -> str:
-    """Return the content coding of ``response`` in lower case, "" if it has none."""
-    coding: str = response.headers.get("Content-Encoding", "").strip().lower()
-    return "" if coding == "identity" else coding
+def codings_of(response: Any) -> Codings:
+    """Return the content codings of ``response``."""
+    return read_codings(response.headers.get("Content-Encoding", ""))
 
 
 def chunks(response: Any, decode: bool, *, as_it_comes: bool = False) -> Iterator[bytes]:
     """Yield the body of ``response`` in chunks.
 
-    If ``decode``, decompress it, and check that the compressed body is complete. ``as_it_comes``: yield
+    If ``decode``, decompress it, and check that the compressed body is complete. Words in its
+    Content-Encoding that are no coding change nothing. ``as_it_comes``: yield
     what has arrived, without waiting for a full chunk.
 
     Raises FetchError ``truncated``, ``protocol``.
     """
     read = response.read1 if as_it_comes else response.read
     raw = iter(lambda: read(CHUNK, decode_content=False), b"")
-    coding = coding_of(response) if decode else ""
-    if not coding:
+    codings = codings_of(response).known if decode else ()
+    if not codings:
         yield from raw
         return
+    coding = ", ".join(codings)
     decoded: Callable[[bytes, Iterator[bytes]], Iterator[bytes]]
     if coding in ("gzip", "x-gzip", "deflate"):
         decoded = functools.partial(_inflated, encoding=coding)
@@ -90,7 +92,9 @@ def chunks(response: Any, decode: bool, *, as_it_comes: bool = False) -> Iterato
     elif coding == "zstd" and _zstd() is not None:
         decoded = _unzstded
     else:
-        raise FetchError("protocol", f"Content-Encoding {coding[:40]!r} was not requested")
+        missing = set(codings) <= {"br", "zstd"}
+        advice = "; to decode it: pip install 'mass-downloader[compressed]'" if missing else ""
+        raise FetchError("protocol", f"Content-Encoding {coding[:40]!r} was not requested{advice}")
     head = b""
     for block in raw:
         head += block

@@ -3,6 +3,10 @@
 The look-up of a dead name takes up to half a minute, and urllib3's connect timeout does not cover it. So
 each name is looked up once for all that wait for it, nobody waits longer than a timeout, and look-ups do
 not go through gevent's resolver, which has ten threads for everything that a process does.
+
+A name may get another address while a run goes on, when its machine fails (failover). So a name of which no
+address works is looked up again, ever more rarely while the answer stays the same: a list may name many
+dead hosts.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ patching.require()
 import socket  # noqa: E402
 from collections import OrderedDict  # noqa: E402
 from collections.abc import Callable, Collection  # noqa: E402
+from dataclasses import dataclass  # noqa: E402
 from functools import cached_property  # noqa: E402
 from itertools import islice  # noqa: E402
 from time import monotonic  # noqa: E402
@@ -25,14 +30,30 @@ from downloader.http.name_lookup import Lookup, NoAnswer, numeric  # noqa: E402
 
 __all__ = ["Resolver"]
 
-_TTL = 60.0  # seconds
-_MIN_AGE = 30.0  # seconds before a name is looked up again because no address of it works
+_MAX_AGE = 60.0  # seconds
+# Seconds before a name is looked up again because no address of it works: at first, and at most. c-ares
+# answers from what it knows while that is valid, so a name server sees no more queries than the TTL allows.
+_MIN_AGE, _MOST_PATIENCE = 1.0, 30.0
 _MAX_NAMES = 8_000
 _DROPPED = _MAX_NAMES // 10  # at a time
 # Names that are looked up and not needed yet. With more, addresses would have expired when they are needed,
 # if the servers are slow.
 _MAX_UNUSED = 2_048
 _SPARE = 4  # one in so many look-ups is kept free for names that are needed at once
+
+
+@dataclass(slots=True)
+class _Known:
+    """The ``addresses`` of a name (none if there is no such name), and when they were looked up.
+
+    ``failed``: none of them works, so the next call looks the name up again. It does not come to that for
+    ``patience`` seconds after a look-up.
+    """
+
+    addresses: list[str]
+    since: float
+    patience: float = _MIN_AGE
+    failed: bool = False
 
 
 class Resolver:
@@ -44,9 +65,9 @@ class Resolver:
     def __init__(self, open_lookup: Callable[[], Lookup], timeout: float) -> None:
         self._open_lookup = open_lookup
         self._timeout = timeout
-        # Addresses (none if there is no such name), and the time from which on they are not valid, in this
-        # order. Not by last use: names that were looked up ahead would be dropped before they are used.
-        self._known: dict[str, tuple[float, list[str]]] = {}
+        # In the order of their look-ups. Not by last use: names that were looked up ahead would be dropped
+        # before they are used.
+        self._known: dict[str, _Known] = {}
         self._unused: set[str] = set()
         self._pending: dict[str, gevent.Greenlet] = {}
         self._ahead: OrderedDict[str, None] = OrderedDict()
@@ -76,6 +97,9 @@ class Resolver:
         host = host.strip("[]")
         if host in self._ahead or host in self._pending or len(self._ahead) >= _MAX_NAMES:
             return
+        known = self._known.get(host)
+        if known is not None and known.failed:
+            return  # it may be given up before it is used, and would take the room of others
         if self._find(host) is None and numeric(host) is None:
             self._ahead[host] = None
             self._begin_next()
@@ -97,35 +121,46 @@ class Resolver:
 
         Otherwise each retry at a dead host would ask the name server again, for the same answer.
         """
-        host = host.strip("[]")
-        known = self._known.get(host)
-        if known is not None and monotonic() > known[0] - _TTL + _MIN_AGE:
-            del self._known[host]
+        known = self._known.get(host.strip("[]"))
+        if known is not None and monotonic() >= known.since + known.patience:
+            known.failed = True
 
     def try_others(self, host: str, address: str) -> None:
-        """Put ``address``, if it is the first one of ``host``, behind the others.
+        """Put ``address``, at which a connection failed, behind the others of ``host``, if it is the first.
 
         Several machines may be behind a name, of which one answers nothing, or with errors only. Without
-        this every retry would go to the same machine.
+        this every retry would go to the same machine. There may be further ones by now.
         """
-        host = host.strip("[]")
-        valid_until, found = self._known.get(host, (0.0, []))
-        if len(found) > 1 and address == found[0]:
-            self._known[host] = valid_until, [*found[1:], found[0]]
+        known = self._known.get(host.strip("[]"))
+        if known is not None and known.addresses[:1] == [address]:
+            known.addresses = [*known.addresses[1:], address]
+        self.forget(host)
 
-    def has_several(self, host: str) -> bool:
-        """Return whether several addresses of ``host`` are known."""
-        return len(self._find(host.strip("[]")) or []) > 1
+    def may_have_others(self, host: str) -> bool:
+        """Return whether a new connection to ``host`` may lead to another machine than those before it."""
+        known = self._known.get(host.strip("[]"))
+        if known is None:
+            return False
+        return len(known.addresses) > 1 or known.failed or monotonic() >= known.since + known.patience
 
     def has_others(self, host: str, tried: Collection[str]) -> bool:
-        """Return whether the first address of ``host`` is known and not one that was ``tried``."""
-        found = self._find(host.strip("[]")) or []
-        return found[:1] != [] and found[0] not in tried
+        """Return whether the first address of ``host`` is not one that was ``tried``.
+
+        Looks the name up again if it is, and that was not done lately. Raises socket.gaierror if there is
+        no such name any more.
+        """
+        found = self._find(host.strip("[]"))
+        if found is None or found[:1] == [] or found[0] in tried:
+            self.forget(host)
+            found = self.addresses(host)
+        return found[0] not in tried
 
     def _find(self, host: str) -> list[str] | None:
         """Return the addresses of ``host`` if they are known, or that there are none."""
         known = self._known.get(host)
-        return known[1] if known is not None and monotonic() < known[0] else None
+        if known is None or known.failed or monotonic() >= known.since + _MAX_AGE:
+            return None
+        return known.addresses
 
     def _use(self, host: str) -> None:
         if host in self._unused:
@@ -143,18 +178,32 @@ class Resolver:
                 found = self._lookup.addresses(host)
         except Exception as error:
             self._unused.discard(host)
+            known = self._known.get(host)
             if isinstance(error, socket.gaierror) and error.errno == socket.EAI_NONAME:
-                self._keep(host, [])
-            return error
+                found = []
+            elif known is not None and known.failed:
+                found = (
+                    known.addresses
+                )  # the name server may be down, too; the host may come back (RFC 8767)
+            else:
+                return error
+            self._keep(host, found)
+            return found or error
         finally:
             del self._pending[host]
             self._begin_next()
         self._keep(host, found)
-        return found
+        return self._known[host].addresses
 
     def _keep(self, host: str, found: list[str]) -> None:
-        self._known.pop(host, None)
-        self._known[host] = monotonic() + _TTL, found
+        before, now = self._known.pop(host, None), monotonic()
+        known = self._known[host] = _Known(found, now)
+        if before is not None and before.failed:
+            # New ones first, and those that have failed last, which went behind the others.
+            old = [each for each in before.addresses if each in found]
+            known.addresses = [each for each in found if each not in old] + old
+            if len(old) == len(found):
+                known.patience = min(before.patience * 2, _MOST_PATIENCE)
         if len(self._known) > _MAX_NAMES:
             kept = dict(islice(self._known.items(), _DROPPED, None))
             self._unused &= kept.keys()

@@ -29,6 +29,7 @@ from downloader.core.units import show_size, show_time  # noqa: E402
 from downloader.errors import FetchError  # noqa: E402
 
 __all__ = [
+    "IDLE_TIMEOUT",
     "HandshakeCut",
     "Preempted",
     "below_min_speed",
@@ -38,6 +39,9 @@ __all__ = [
     "is_tls_end",
     "translate",
 ]
+
+IDLE_TIMEOUT = "http-408"
+"""The failure that also a connection ends with, unrequested, which the server closes since it is idle."""
 
 # The last is what a socket says of itself once its connection was reset.
 _RESET = {errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED, errno.ESHUTDOWN, errno.ENOTCONN}

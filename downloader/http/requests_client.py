@@ -28,7 +28,7 @@ from downloader.core.throughput import Pace  # noqa: E402
 from downloader.core.units import show_size  # noqa: E402
 from downloader.core.urls import login_of  # noqa: E402
 from downloader.errors import DestinationError, FetchError  # noqa: E402
-from downloader.http.content_coding import CHUNK, chunks, coding_of  # noqa: E402
+from downloader.http.content_coding import CHUNK, chunks, codings_of  # noqa: E402
 from downloader.http.exceptions import (  # noqa: E402
     below_min_speed,
     deadline_exceeded,
@@ -330,18 +330,19 @@ class RequestsClient:
 
     def _is_unrequested(self, response: Any) -> bool:
         """Return whether ``response`` is stored in a content coding that no request asked for."""
+        codings = codings_of(response)
         if self._config.compressed:
-            return False
+            return bool(codings.others)
         requested = str(self._session.headers["Accept-Encoding"]).lower().split(",")
         names = {each.partition(";")[0].strip() for each in requested}
-        return coding_of(response) not in names | {""} and "*" not in names
+        return not names.issuperset((*codings.known, *codings.others)) and "*" not in names
 
     def _stated(self, response: Any, task: FetchTask) -> Stated | None:
         """Return the checksum that ``response`` states of the bytes that are stored."""
         own = task.request.headers if task.request is not None else ()
         requested = str(self._session.headers["Accept-Encoding"]).lower() not in ("", "identity")
         requested = requested or any(name.lower() == "accept-encoding" for name, _ in own)
-        body = Body(response.status, coding_of(response), self._config.compressed, requested)
+        body = Body(response.status, str(codings_of(response)), self._config.compressed, requested)
         return stated_checksum(body, response.headers.getlist)
 
     def _info(self, response: Any, url: str, hops: int, task: FetchTask) -> ResponseInfo:

@@ -175,15 +175,10 @@ class StrictResponse(http.client.HTTPResponse):
     def _read_status(self) -> tuple[str, int, str]:
         """Return the status line of the final response; skip informational responses before it."""
         head: Any = self.fp
-        connects = not isinstance(head, _Head)
-        if connects:  # http.client reads a proxy's response to CONNECT line by line, without a limit
-            head = _Head(head)
-            self.fp = head
         while True:
             version, status, reason = super()._read_status()  # type: ignore[misc]
             if status >= 200 or status == _SWITCHING:
-                if not connects:
-                    head.fields()
+                head.fields()
                 return version, status, reason
             while head.readline(_HEAD) not in _LINE_ENDS:
                 pass

@@ -241,7 +241,7 @@ class HttpSession(requests.Session):
     def try_elsewhere(self, key: str) -> None:
         """Open new connections to origin ``key``, which is down: another machine of it may be up."""
         origin = self._origin(key)
-        if self.resolver.has_several(origin.host):
+        if self.resolver.may_have_others(origin.host):
             self.census.close_idle((origin.host, origin.port))
 
     def template(self, origin: Origin) -> tuple[bytes, bytes]:

@@ -6,12 +6,16 @@ from downloader.process import patching
 
 patching.require()
 
+import re  # noqa: E402
 import ssl  # noqa: E402  (only in a patched process)
+from collections.abc import Callable  # noqa: E402
+from functools import cache, partial  # noqa: E402
 from time import monotonic  # noqa: E402
 from typing import Any  # noqa: E402
 
 from cachetools import LRUCache  # noqa: E402
 from certifi import where  # noqa: E402
+from urllib3.util.ssl_match_hostname import CertificateError, match_hostname  # noqa: E402
 
 from downloader.config.config import Config  # noqa: E402
 from downloader.core.session_budget import SessionBudget  # noqa: E402
@@ -22,6 +26,8 @@ from downloader.process.tls_defaults import secured  # noqa: E402
 __all__ = ["tls_context"]
 
 _TLS_SESSIONS = 200  # 28 kB each
+_NAME_MISMATCH = 62  # X509_V_ERR_HOSTNAME_MISMATCH
+_WILDCARD = re.compile(r"\*(?:\.[^.*]+){2,}").fullmatch
 
 
 class _Context(ssl.SSLContext):
@@ -38,10 +44,25 @@ class _Context(ssl.SSLContext):
 
     sessions: LRUCache[Any, ssl.SSLSession]
     budget: SessionBudget
+    unmatched: Callable[[], _Context] | None = None
+    """Returns a context like this one which leaves it to the caller to compare the name of the server."""
 
     def wrap_socket(self, sock: Any, *args: Any, **kwargs: Any) -> Any:
-        """Do what the base class does, with the earlier session of this server."""
-        kwargs["session"] = self.sessions.get((sock.getpeername(), kwargs.get("server_hostname")))
+        """Do what the base class does, with the earlier session of this server.
+
+        A name with an underscore is matched by urllib3: OpenSSL takes none for what ``*`` stands for, other
+        than curl and browsers.
+        """
+        name = kwargs.get("server_hostname") or ""
+        if "_" in name and self.unmatched is not None:
+            wrapped = self.unmatched().wrap_socket(sock, *args, **kwargs)
+            try:
+                _match(wrapped.getpeercert(), name)
+            except BaseException:
+                wrapped.close()
+                raise
+            return wrapped
+        kwargs["session"] = self.sessions.get((sock.getpeername(), name))
         return super().wrap_socket(sock, *args, **kwargs)
 
     def remember(self, sock: Any) -> None:
@@ -51,6 +72,23 @@ class _Context(ssl.SSLContext):
         server = sock.getpeername(), sock.server_hostname
         if self.budget.allows(server, monotonic()) and (session := sock.session) is not None:
             self.sessions[server] = session
+
+
+def _match(certificate: Any, name: str) -> None:
+    """Raise SSLCertVerificationError unless ``certificate``, which is valid, is for the host ``name``.
+
+    Of the wildcards that urllib3 knows, only those count that OpenSSL accepts: a whole label, the first of
+    three at least.
+    """
+    named = certificate.get("subjectAltName", ())
+    usable = [each for each in named if "*" not in each[1] or _WILDCARD(each[1])]
+    try:
+        match_hostname({"subjectAltName": tuple(usable)}, name)
+    except CertificateError:
+        text = f"Hostname mismatch, certificate is not valid for '{name}'"
+        error = ssl.SSLCertVerificationError(1, text)
+        error.verify_code, error.verify_message = _NAME_MISMATCH, text
+        raise error from None
 
 
 def _load_certifi(context: ssl.SSLContext) -> None:
@@ -70,6 +108,19 @@ def tls_context(config: Config) -> ssl.SSLContext:
 
     Raises ConfigError if a file that the user named cannot be used, and BootError if another one cannot.
     """
+    context = _made(config)
+    if context.check_hostname:
+        context.unmatched = cache(partial(_unmatched, config))
+    return context
+
+
+def _unmatched(config: Config) -> _Context:
+    context = _made(config)
+    context.check_hostname = False
+    return context
+
+
+def _made(config: Config) -> _Context:
     context = secured(_Context, ssl.PROTOCOL_TLS_CLIENT)
     context.sessions, context.budget = LRUCache(_TLS_SESSIONS), SessionBudget(monotonic())
     context.set_alpn_protocols(["http/1.1"])

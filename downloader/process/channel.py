@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from downloader.core.frames import Unpacker, pack
+from downloader.errors import UNDECODABLE
 from downloader.messages import FromChild, Message, ToChild
 from downloader.process.private_parts import raw_socket
 
@@ -75,7 +76,7 @@ class Link:
                 return messages, False
             try:
                 messages += [_from_child.decode(frame) for frame in self._unpacker.feed(data)]
-            except (ValueError, msgspec.DecodeError):
+            except UNDECODABLE:
                 self._broken = True
                 return messages, False
         return messages, True

@@ -10,7 +10,7 @@ import subprocess
 
 import msgspec
 
-from downloader.errors import UnsafeProcess
+from downloader.errors import UNDECODABLE, UnsafeProcess
 from downloader.process import isolation
 
 __all__ = ["probe"]
@@ -42,7 +42,7 @@ def probe(dest: str = "") -> None:
         found = msgspec.json.decode(done.stdout)
         detail = found["error"] or f"{found['requests']} requests took {found['wall_s']:.2f} s"
         causes = "".join(f"; {cause['code']} {cause['where']}" for cause in found["causes"])
-    except (msgspec.DecodeError, KeyError, TypeError):
+    except (*UNDECODABLE, KeyError, TypeError):
         last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
         raise UnsafeProcess(f"--preflight probe could not be run: {' '.join(last)}") from None
     raise UnsafeProcess(f"--preflight probe: HTTPS is {found['verdict']} in a worker: {detail}{causes}")

@@ -19,6 +19,7 @@ __all__ = [
     "raw_socket",
     "tls_object",
     "tunnel_host",
+    "tunnel_target",
     "unopened_connection",
 ]
 
@@ -54,6 +55,11 @@ def tunnel_host(pool: Any) -> str:
     """Return the host to which connections of ``pool`` request a tunnel."""
     host: str = pool._tunnel_host
     return host
+
+
+def tunnel_target(connection: Any) -> tuple[str, int, dict[str, str]]:
+    """Return host and port to which ``connection`` requests a tunnel, and the header fields for that."""
+    return connection._tunnel_host, connection._tunnel_port, connection._tunnel_headers
 
 
 def hub_exists() -> bool:
@@ -95,6 +101,10 @@ def _tls_socket(kind: Any) -> Any:
 # Attributes that only instances have: module, class, attribute, and what makes one.
 _INSTANCES: Final[tuple[tuple[str, str, str, Callable[[Any], Any]], ...]] = (
     ("urllib3.connection", "HTTPConnection", "_dns_host", lambda kind: kind("host")),
+    *(
+        ("urllib3.connection", "HTTPConnection", each, lambda kind: kind("host"))
+        for each in ("_tunnel_host", "_tunnel_port", "_tunnel_headers")
+    ),
     ("urllib3.connectionpool", "HTTPConnectionPool", "_tunnel_host", lambda kind: kind("host")),
     ("gevent.socket", "socket", "_sock", lambda kind: kind()),
     ("ssl", "SSLContext", "_sslobj", _tls_socket),

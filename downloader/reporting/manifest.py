@@ -30,7 +30,7 @@ from downloader.core.name_list import decode_names
 from downloader.core.naming import SafeName, quote_all, quote_name
 from downloader.core.redact import redact_url
 from downloader.core.units import show_count
-from downloader.errors import DownloaderError, FetchError, JournalError, SourceError
+from downloader.errors import UNDECODABLE, DownloaderError, FetchError, JournalError, SourceError
 from downloader.messages import Item, Recall
 from downloader.reporting.manifest_formats import Row, writer_of
 from downloader.reporting.manifest_rows import RowsMade
@@ -50,7 +50,15 @@ _LOG_INTERVAL = 2.0
 _BLOCK = 1 << 20
 _MANY_OBJECTS = 50_000  # more than the rows of a batch, which the collector would visit several times
 _NOTHING = Record("", "", 0, "", "", "", 0, "", b"")
-_columns = msgspec.msgpack.Decoder(dict[str, Any]).decode
+_decode_columns = msgspec.msgpack.Decoder(dict[str, Any]).decode
+
+
+def _columns(record: Record) -> dict[str, Any]:
+    """Return the kept columns of ``record``; damaged ones are as if they were not there."""
+    try:
+        return _decode_columns(record.columns) if record.columns else {}
+    except UNDECODABLE:
+        return {}
 
 
 def write_manifest(config: Config, destination: Destination, log: Callable[[str], None]) -> None:
@@ -72,12 +80,19 @@ def write_manifest(config: Config, destination: Destination, log: Callable[[str]
         known.close()
     for line in remarks(config, rows.made):
         log(line)
+    if rows.changed:
+        more = f" and {len(rows.changed) - 1} more" if len(rows.changed) > 1 else ""
+        log(
+            f"{config.manifest}: {rows.changed[0]}{more} in DEST is not what was published, and "
+            "the rows have nothing of it; `downloader verify` names what is damaged"
+        )
 
 
 class JournalRows:
     """The rows of what the journal of a run has as stored. They can be iterated several times.
 
-    Raises JournalError. ``made``: how many there are, once they have been iterated.
+    Raises JournalError. ``made``: how many there are, and ``changed``: files that are not what was
+    published, and are left out, once they have been iterated.
     """
 
     def __init__(
@@ -94,10 +109,11 @@ class JournalRows:
         self._known = known
         self._log = log
         self.made = RowsMade()
+        self.changed: list[str] = []
         kind = sink_kind(config.store)
         root, identity = Path(config.local_output), config.sink_kind.identity(config)
         self._locate = kind.locator(root, identity) if isinstance(kind, Locates) else None
-        self._describe = kind.describer(root, identity) if isinstance(kind, Describes) else None
+        self._describe = kind.describer(root, identity, known.home) if isinstance(kind, Describes) else None
         self._open = kind.opener(root, identity) if isinstance(kind, Opens) else None
         self._algorithm = config.hash_algorithm
         self._builder = source_kind(config).request_builder(config)
@@ -138,6 +154,7 @@ class JournalRows:
                 logged_at = monotonic()
                 self._log(f"{show_count(count)} rows of the manifest so far")
         self.made = RowsMade(count, self._without_record, self._without_hash)
+        self.changed = list(dict.fromkeys(self._describe.changed)) if self._describe is not None else []
 
     def _without(
         self, missing: dict[int, tuple[str, str]], batch: BatchRow, recalled: _Recalled
@@ -199,7 +216,7 @@ class JournalRows:
                 [record.content_type or None for record in records],
                 [_time(record.fetched_at) for record in records],
                 *zip(*[(shard or None, key or None) for shard, key in places], strict=True),
-                [_columns(record.columns) if record.columns else {} for record in records],
+                [_columns(record) for record in records],
             )
         )
 

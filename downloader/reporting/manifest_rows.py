@@ -16,7 +16,7 @@ import msgspec
 from downloader.core.frames import MAX_FRAME, FrameError, pack
 from downloader.core.inflate import inflate
 from downloader.core.limits import MOST_BATCH_ITEMS
-from downloader.errors import JournalError
+from downloader.errors import UNDECODABLE, JournalError
 
 __all__ = ["Fields", "Numbered", "RowsMade", "read_rows", "write_rows"]
 
@@ -94,5 +94,5 @@ def read_rows(file: BinaryIO, shown: str) -> Iterator[list[Numbered]]:
             yield list(map(Numbered, frame.numbers, frame.rows))
     except OSError as error:
         raise JournalError(f"{shown} cannot be read: {error.strerror}") from error
-    except (ValueError, msgspec.DecodeError) as error:
+    except UNDECODABLE as error:
         raise JournalError(f"{shown} is damaged ({error}); --restart begins anew") from error

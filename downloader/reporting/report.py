@@ -191,7 +191,10 @@ def _remarks(report: Report) -> tuple[tuple[int, str], ...]:
     return (
         (report.replaced, "replaced files that were there before (--existing keep leaves them)"),
         (report.unverified, "had no length to check against"),
-        (report.encoded, "are in a Content-Encoding that was not requested (--compressed decodes it)"),
+        (
+            report.encoded,
+            "are in a Content-Encoding that was not requested (--compressed decodes gzip, br and the like)",
+        ),
         (
             report.doubtful,
             "may have the bodies of others: their server answers out of order (--restart --pipeline off)",

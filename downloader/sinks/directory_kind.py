@@ -38,29 +38,37 @@ class DirectoryKind(Unsharded):
         return FilesSink(Path(config.output), config.layout, rules, one_system=config.fsync)
 
     def inspector(self, root: Path, identity: str) -> Inspect:
-        """Return a function that reads the file of an item under ``root``."""
-        from downloader.sinks.stored import file_matches, is_inside, place
+        """Return a function that reads the file of an item under ``root``, and follows no link there."""
+        from downloader.files.directory import UnsafeFile
+        from downloader.sinks.stored import is_inside, matches, open_below, place
 
         def inspect(written: Written) -> str:
             where = place(written.name, identity)
             if not is_inside(where):
                 return "not a name in DEST"
-            path = os.fspath(root / where)
-            if file_matches(path, None, written.size, written.crc):
-                return ""
-            return "changed since it was stored" if os.path.lexists(path) else "missing"
+            try:
+                fd = open_below(root, where)
+            except UnsafeFile:
+                return "no file in DEST any more; links are not followed"
+            except (FileNotFoundError, NotADirectoryError):
+                return "missing"
+            except OSError:
+                return "changed since it was stored"  # as it cannot be read
+            try:
+                return "" if matches(fd, written.size, written.crc) else "changed since it was stored"
+            finally:
+                os.close(fd)
 
         return inspect
 
     def opener(self, root: Path, identity: str) -> Callable[[str], int]:
         """See ``sinks.sink.Opens``."""
-        from downloader.files.directory import open_regular
-        from downloader.sinks.stored import is_inside, place
+        from downloader.sinks.stored import is_inside, open_below, place
 
         def open_file(name: str) -> int:
             where = place(name, identity)
             try:
-                return open_regular(root / where) if is_inside(where) else -1
+                return open_below(root, where) if is_inside(where) else -1
             except OSError:
                 return -1
 

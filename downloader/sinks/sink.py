@@ -305,16 +305,24 @@ class Locates(Protocol):
         """
 
 
-Describe = Callable[[str, str], Record | None]
-"""Return what is stored of the sample of a shard, by the names of both; None if nothing is known."""
+class Describe(Protocol):
+    """What is stored of samples. ``changed``: files that say it, and are not what was published."""
+
+    changed: list[str]
+
+    def __call__(self, shard: str, key: str, /) -> Record | None:
+        """Return what is stored of a sample of a shard, by the names of both; None if nothing is."""
 
 
 @runtime_checkable
 class Describes(Protocol):
     """What a ``SinkKind`` may have as well, if it stores metadata: that of each published item."""
 
-    def describer(self, root: Path, identity: str) -> Describe:
-        """Return a function that reads the metadata of a published item, for a manifest."""
+    def describer(self, root: Path, identity: str, home: Directory) -> Describe:
+        """Return what reads the metadata of published items, for a manifest.
+
+        ``home``: of the tool's own files.
+        """
 
 
 @runtime_checkable

@@ -6,13 +6,24 @@ import hashlib
 import os
 import stat
 import sys
+from pathlib import Path
 from typing import BinaryIO
 
 from downloader.core.checksum import crc32
 from downloader.core.naming import SafeName, hashed
-from downloader.files.directory import is_inside
+from downloader.files.directory import is_inside, open_directory
 
-__all__ = ["READ", "UTF8", "crc_of", "file_matches", "is_inside", "md5_of_file", "place"]
+__all__ = [
+    "READ",
+    "UTF8",
+    "crc_of",
+    "file_matches",
+    "is_inside",
+    "matches",
+    "md5_of_file",
+    "open_below",
+    "place",
+]
 
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _BLOCK = 1 << 20
@@ -55,9 +66,24 @@ def file_matches(path: str, directory: int | None, size: int, crc: int) -> bool:
     except OSError:
         return False
     try:
+        return matches(fd, size, crc)
+    finally:
+        os.close(fd)
+
+
+def matches(fd: int, size: int, crc: int) -> bool:
+    """Return whether ``fd`` is a regular file with that size and CRC-32."""
+    try:
         found = os.fstat(fd)
         return stat.S_ISREG(found.st_mode) and found.st_size == size and crc_of(fd) == crc
     except OSError:
         return False
-    finally:
-        os.close(fd)
+
+
+def open_below(root: Path, where: str) -> int:
+    """Return the regular file ``where`` below the directory ``root``, open for reading.
+
+    ``root`` may be a link; below it none is followed. Raises OSError, UnsafeFile.
+    """
+    with open_directory(root) as directory:
+        return (directory / where).open()

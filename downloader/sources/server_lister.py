@@ -16,7 +16,7 @@ import msgspec
 
 from downloader.config.config import Config
 from downloader.core.listing import Listing, page_url, parse_listing
-from downloader.core.name_list import decode_names
+from downloader.core.name_list import decode_names, decoded_place
 from downloader.core.naming import (
     PATH_BYTES,
     BadName,
@@ -81,7 +81,7 @@ class ServerLister:
         if not batch.origin:
             return Page([Item(name) for name in names], b"")
         # The names alone are not enough: an item that cannot be stored has only a text for messages.
-        listed = msgspec.msgpack.decode(batch.origin, type=list[bytes])
+        listed = decoded_place(batch.origin, list[bytes])
         items = [self._item(raw.decode("utf-8", "surrogatepass")) for raw in listed]
         named = [
             item if item.fault else Item(name, item.url) for item, name in zip(items, names, strict=True)
@@ -106,7 +106,7 @@ class ServerLister:
 
     def _parts(self, cursor: bytes, size: Callable[[], int]) -> Iterator[tuple[list[str], bytes]]:
         """Yield the names of the listing and the cursor behind them, at most ``size()`` at a time."""
-        at = msgspec.msgpack.decode(cursor, type=_Cursor) if cursor else _Cursor()
+        at = decoded_place(cursor, _Cursor) if cursor else _Cursor()
         if at.ended:
             return
         pending = self._begin(at.marker, at.page)

@@ -17,8 +17,8 @@ import msgspec
 from downloader.core.frames import MAX_FRAME, FrameError, pack
 from downloader.core.inflate import inflate
 from downloader.core.limits import MOST_BATCH_ITEMS
-from downloader.core.name_list import decode_names
-from downloader.errors import SourceError
+from downloader.core.name_list import decode_names, decoded_place
+from downloader.errors import UNDECODABLE, SourceError
 from downloader.files.directory import open_regular
 from downloader.messages import Item, Page, Recall
 
@@ -61,7 +61,7 @@ class SliceLister:
 
     def recall(self, batch: Recall) -> Page:
         """See ``Lister``. Reads the frame of the batch again."""
-        at = msgspec.msgpack.decode(batch.origin, type=_At)
+        at = decoded_place(batch.origin, _At)
         frame = self._reader.frame(at.offset)
         items = frame[0][at.index : at.index + batch.count] if frame else []
         if [item.name for item in items] != decode_names(batch.names):
@@ -70,7 +70,7 @@ class SliceLister:
 
     def pages(self, cursor: bytes, size: Callable[[], int]) -> Iterator[Page]:
         """See ``Lister``."""
-        at = msgspec.msgpack.decode(cursor, type=_At) if cursor else _At()
+        at = decoded_place(cursor, _At) if cursor else _At()
         while (frame := self._reader.frame(at.offset)) is not None:
             items, behind = frame
             while at.index < len(items):
@@ -117,7 +117,7 @@ class _Reader:
             return _decode_items(inflate(body, MAX_FRAME)), offset + _HEADER + len(body)
         except OSError as error:
             raise SourceError(f"the slice {self._path} cannot be read: {error.strerror}") from error
-        except (ValueError, msgspec.DecodeError) as error:
+        except UNDECODABLE as error:
             raise SourceError(
                 f"the slice {self._path} is damaged ({error}); --restart begins anew"
             ) from error

@@ -149,8 +149,12 @@ class UrlList:
             about_columns = option.name.endswith(("_column", "_columns"))
             given = config.source_option(option.name) != option.default
             if given and about_columns and not forms & WITH_COLUMNS:
+                kept = set(str(config.source_option(option.name)).split(","))
+                # Those of --member are kept, whether or not the other option names them.
+                of_members = option.name == "keep_columns" and kept <= set(_wanted(config).members)
+                flag = "--member" if of_members else option.flag
                 raise ConfigError(
-                    f"{option.flag} is for lists with columns, not for {' and '.join(sorted(forms))}; "
+                    f"{flag} is for lists with columns, not for {' and '.join(sorted(forms))}; "
                     "leave it out, or name the format with --list-format"
                 )
         for name, default in (("no_header", False), ("quote", "double")):
@@ -158,8 +162,16 @@ class UrlList:
                 raise ConfigError(f"--{name.replace('_', '-')} is for lists in csv and tsv")
 
     def own_files(self, config: Config) -> tuple[tuple[str, str], ...]:
-        """Return the files of the list, unless it is standard input."""
-        return tuple(("the list of URLs", file.path) for file in _files(config) if file.path != "-")
+        """Return the files of the list, unless it is standard input; of a bag, its manifests, too."""
+        found = []
+        for file in _files(config):
+            if file.path != "-":
+                found.append(("the list of URLs", file.path))
+            if file.form == "bagit" and file.path != "-":
+                from downloader.sources.lists.bag_manifests import files_beside
+
+                found += [("of the bag", path) for path in files_beside(file.path)]
+        return tuple(found)
 
     def identity(self, config: Config) -> Identity:
         """Return the identity that all lists share: each cursor has a checksum of what was read."""

@@ -23,7 +23,7 @@ from downloader.core.column_types import ColumnTypes, joined, settled
 from downloader.core.name_list import decode_names
 from downloader.core.naming import shown
 from downloader.core.redact import SecretNames
-from downloader.errors import ConfigError, SourceError
+from downloader.errors import UNDECODABLE, ConfigError, SourceError
 from downloader.messages import Item, Page, Recall
 from downloader.process.long_work import Pauses
 from downloader.sources.lines import REMEDY
@@ -357,7 +357,7 @@ class UrlLister:
             if not self._bare:
                 return msgspec.msgpack.decode(origin, type=tuple[Cursor, bytes])
             start, end = msgspec.msgpack.decode(origin, type=tuple[msgspec.Raw, msgspec.Raw])
-        except msgspec.DecodeError:
+        except UNDECODABLE:
             raise self._other_form() from None
         return Cursor(self._options, 0, b"", 0, bytes(start)), bytes(end)
 
@@ -366,7 +366,7 @@ class UrlLister:
             return Cursor(self._options, 0, b"", 0, cursor)
         try:
             return msgspec.msgpack.decode(cursor, type=Cursor)
-        except msgspec.DecodeError:
+        except UNDECODABLE:
             raise self._other_form() from None
 
     def _seek(self, cursor: Cursor) -> None:
@@ -397,7 +397,7 @@ class UrlLister:
         """Raise SourceError for a position of another format, which its reader cannot understand."""
         try:
             yield
-        except msgspec.DecodeError:
+        except UNDECODABLE:
             raise self._other_form() from None
 
     def _other_form(self) -> SourceError:

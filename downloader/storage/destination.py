@@ -20,8 +20,8 @@ import msgspec
 from downloader.config.config import Config
 from downloader.core import item_states as core_marks
 from downloader.core.ownership import Rules
-from downloader.errors import ConfigError, DestinationError, JournalError
-from downloader.files.directory import Directory, Entry, open_home
+from downloader.errors import UNDECODABLE, ConfigError, DestinationError, DownloaderError, JournalError
+from downloader.files.directory import HOME, Directory, Entry, MissingHome, is_at, open_home
 from downloader.messages import Lease, Tally
 from downloader.sinks.registry import sink_kind, verifier
 from downloader.sinks.shards.files import INDEXED
@@ -53,8 +53,6 @@ __all__ = [
     "make_home",
 ]
 
-HOME = ".downloader"
-
 
 def home_of(root: str) -> Path:
     """Return the directory of the tool's own files under ``root``, a ``Config.journal_root``."""
@@ -64,6 +62,9 @@ def home_of(root: str) -> Path:
 def has_journal(config: Config) -> bool:
     """Return whether there is a journal where that of ``config`` is to be, which may be another job's."""
     return os.path.exists(home_of(config.journal_root) / JOURNAL)
+
+
+_PATH = getattr(os, "O_PATH", 0)
 
 
 class Destination:
@@ -79,9 +80,11 @@ class Destination:
 
     def __init__(self, config: Config) -> None:
         self._config = config
+        self._may_begin = False
         self._verify = verifier(config.store, Path(config.local_output), config.sink_kind.identity(config))
         self._apart = _is_apart(config)
         output = Path(config.local_output)
+        self._root = self._journal_file = -1
         if not has_journal(config):
             self._check_new()
         with contextlib.ExitStack() as opened:
@@ -92,42 +95,58 @@ class Destination:
                 self.home = opened.enter_context(make_home("-o", config.local_output))
             self.lock_fd = lock(self.home)
             opened.callback(os.close, self.lock_fd)
-            # Opened before files are stored: a sync reports the failures since its descriptor was opened.
-            self._root = os.open(output, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            opened.callback(os.close, self._root)
-            self._unsynced: DestinationError | None = None
-            self.name_key = name_key(self.home)
-            if config.restart:
-                config.sink_kind.check_begin(config)
-                _forget(self.home)
-            self._records_run = record_spool.next_run(self.home)
-            self.journal = Journal(self.home, durable=config.fsync)
-            opened.callback(self.journal.close)
-            if config.slice:
-                self.journal.shards.begin_slice(config.first_shard)
-            # This also syncs what an earlier run without --fsync has left in memory.
-            self.sync()
-            boot, before = boot_id(), self.journal.running
-            self.cut_off = bool(before and boot and before != boot)
-            if self.cut_off:
-                # The journal may have lost shards, which are then published again, with other bytes.
-                (self.home / INDEXED).unlink(missing_ok=True)
-            self.job, self.resumed = self._agree()
-            self.journal.run(boot)
-            collect_ledgers(self.home, self.journal, self._verify)
-            self.complete_since = "" if config.relist else self.journal.complete_since
-            self.reserved = {} if self._has_shards else reserved_names(config)
-            # Before the listing is forgotten, which says what was stored.
-            check_reserved(config, self.reserved, self.journal)
-            if self.journal.ended and not self.journal.open_count():
-                known.remove(self.home)  # of a run that was killed before it could begin anew
-            self.relisting = False
-            if config.relist:
-                self._read_again()
-            self._tidy()
-            self.before: Tally = Tally() if self.relisting else self.journal.tally()
-            self.listed_before: int = 0 if self.relisting else self.journal.position()[2]
+            try:
+                self._open(opened)
+            except (ConfigError, MissingHome):
+                raise
+            except (DownloaderError, OSError) as error:
+                if (displaced := self.displaced()) is None:
+                    raise
+                raise displaced from error
             self._opened = opened.pop_all()
+
+    def _open(self, opened: contextlib.ExitStack) -> None:
+        """Open and reconcile what is in the locked home; ``opened`` gets what is to be closed."""
+        config = self._config
+        # Opened before files are stored: a sync reports the failures since its descriptor was opened.
+        self._root = os.open(config.local_output, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        opened.callback(os.close, self._root)
+        self._unsynced: DestinationError | None = None
+        self.name_key = name_key(self.home)
+        if config.restart:
+            self._check_begin()
+            _forget(self.home)
+        self._records_run = record_spool.next_run(self.home)
+        self.journal = Journal(self.home, durable=config.fsync)
+        opened.callback(self.journal.close)
+        # Without O_PATH: to close another descriptor would give up the locks that SQLite has on it.
+        self._journal_file = (self.home / JOURNAL).open(_PATH) if _PATH else -1
+        if self._journal_file >= 0:
+            opened.callback(os.close, self._journal_file)
+        if config.slice:
+            self.journal.shards.begin_slice(config.first_shard)
+        # This also syncs what an earlier run without --fsync has left in memory.
+        self.sync()
+        boot, before = boot_id(), self.journal.running
+        self.cut_off = bool(before and boot and before != boot)
+        if self.cut_off:
+            # The journal may have lost shards, which are then published again, with other bytes.
+            (self.home / INDEXED).unlink(missing_ok=True)
+        self.job, self.resumed = self._agree()
+        self.journal.run(boot)
+        collect_ledgers(self.home, self.journal, self._verify)
+        self.complete_since = "" if config.relist else self.journal.complete_since
+        self.reserved = {} if self._has_shards else reserved_names(config)
+        # Before the listing is forgotten, which says what was stored.
+        check_reserved(config, self.reserved, self.journal)
+        if self.journal.ended and not self.journal.open_count():
+            known.remove(self.home)  # of a run that was killed before it could begin anew
+        self.relisting = False
+        if config.relist:
+            self._read_again()
+        self._tidy()
+        self.before: Tally = Tally() if self.relisting else self.journal.tally()
+        self.listed_before: int = 0 if self.relisting else self.journal.position()[2]
 
     def _check_new(self) -> None:
         """Raise ConfigError if no job can begin here: before the first file of the journal is made."""
@@ -136,8 +155,40 @@ class Destination:
             raise ConfigError(
                 f"{config.journal_root} has no journal, so nothing to retry; leave out --retry-failed"
             )
-        if os.path.isdir(config.local_output):
-            config.sink_kind.check_begin(config)
+        if config.is_bucket or os.path.isdir(config.local_output):
+            self._check_begin()
+
+    def _check_begin(self) -> None:
+        """Raise ConfigError if DEST has what a job that begins must not replace; ask a bucket once."""
+        if not (self._may_begin and self._config.is_bucket):
+            self._config.sink_kind.check_begin(self._config)
+        self._may_begin = True
+
+    def displaced(self) -> DestinationError | None:
+        """Return the error where DEST or the journal is not at its path any more, else None.
+
+        Whoever has moved or removed it has what was stored, or nobody has: the run must not say that it is
+        there. The run itself goes on with what it holds open, and would not notice.
+        """
+        config = self._config
+        gone = ""
+        there = (
+            is_at(config.local_output, self._root)
+            if self._root >= 0
+            else os.path.isdir(config.local_output)
+        )
+        if not there:
+            gone = config.local_output
+        elif not self.home.is_in_place():
+            gone = str(self.home)
+        elif self._journal_file >= 0 and not is_at(JOURNAL, self._journal_file, self.home.fd):
+            gone = str(self.home / JOURNAL)
+        if not gone:
+            return None
+        return DestinationError(
+            f"{gone} was removed, moved or replaced while the run was at work; move it back, if it "
+            "was moved, then run the same command again"
+        )
 
     def sync(self) -> None:
         """Wait until all published files are on the disk, if --fsync is given; else do nothing.
@@ -258,7 +309,7 @@ class Destination:
         if self.relisting or (self.journal.ended and not self.journal.open_count()):
             known.remove(self.home)
         self._tidy()
-        shards = self.journal.shards.finished_count
+        shards = self.journal.shards.finished()
         replaced = self._config.sink_kind.complete(self._config, self.home, shards)
         if self._has_shards:
             self.sync()  # the indexes
@@ -318,7 +369,7 @@ class Destination:
         )
         job = self.journal.job()
         if job is None:
-            config.sink_kind.check_begin(config)
+            self._check_begin()
             known_records.forget(self.home)
             mine = self._settled(mine)
             self.journal.begin(mine)
@@ -331,7 +382,7 @@ class Destination:
                 before = job.foreign_before_ns
                 mine = msgspec.structs.replace(mine, foreign_before_ns=before, lost_before_ns=self._now)
             else:
-                config.sink_kind.check_begin(config)
+                self._check_begin()
             if not same:
                 known_records.forget(self.home)
             mine = self._settled(mine)
@@ -351,7 +402,7 @@ class Destination:
         if (job.store, job.layout) != (mine.store, mine.layout):
             try:
                 begun = f"--store {job.store} {sink_kind(job.store).describe(job.layout)}"
-            except ValueError as error:
+            except UNDECODABLE as error:
                 raise self.journal.damaged(error) from error
             raise ConfigError(f"{config.output} was begun with {begun}; give the same, or --restart")
         job = self._check_kept(job, mine)
@@ -374,7 +425,7 @@ class Destination:
             return job
         try:
             columns = ",".join(msgspec.json.decode(job.kept, type=list[str]))
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             raise self.journal.damaged(error) from error
         begun = f"--keep-columns {columns}" if columns else "no --keep-columns"
         raise ConfigError(f"{self._config.output} was begun with {begun}; give the same, or --restart")

@@ -13,10 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from downloader.core.column_types import ColumnTypes
 from downloader.core.item_states import OWNED, changed, merge, summed, unpack, written
 from downloader.core.limits import MOST_BATCH_ITEMS
 from downloader.core.name_list import decode_names
-from downloader.errors import JournalError, failure_kind
+from downloader.errors import UNDECODABLE, JournalError, failure_kind
 from downloader.files.directory import Directory
 from downloader.messages import Batch, BatchDone, Failure, Narrowed, Tally
 from downloader.sinks.sink import Verify, Written
@@ -67,7 +68,8 @@ class Journal:
             return None
         try:
             job = msgspec.json.decode(text, type=JobSpec)
-        except msgspec.DecodeError as error:
+            ColumnTypes.decode(job.types)
+        except UNDECODABLE as error:
             raise self._rows.damaged(error) from error
         self._inspect()
         return job

@@ -19,6 +19,7 @@ from downloader.core import item_states
 from downloader.core.file_records import Record, records, unpack
 from downloader.core.item_states import ItemState
 from downloader.core.name_list import decode_names
+from downloader.errors import UNDECODABLE
 from downloader.files.database import attach, connect, translated
 from downloader.files.database import remove as remove_database
 from downloader.files.directory import Directory
@@ -45,12 +46,13 @@ _decode = msgspec.msgpack.Decoder(Record).decode
 
 
 class KnownRecords:
-    """All records under ``home``; close it at the end. Raises JournalError.
+    """All records under ``home``, which it does not own; close it at the end. Raises JournalError.
 
     The places of the frames are in a table on disk, so memory does not grow with their number.
     """
 
     def __init__(self, home: Directory) -> None:
+        self.home = home
         self._spools = spools(home)
         self._open: dict[int, int] = {}
         self._path = home / _INDEX
@@ -82,7 +84,7 @@ class KnownRecords:
                 payload = read_frame(self._fd(spool), batch.seq, at, length)
                 if payload is None:
                     continue
-                with contextlib.suppress(ValueError):  # of another version: as if it were not there
+                with contextlib.suppress(*UNDECODABLE):  # of another version: as if it were not there
                     found |= records(unpack(payload), names, states, crcs)
         if self._known is not None:
             for mark in item_states.published(batch.marks):
@@ -97,7 +99,7 @@ class KnownRecords:
                 "SELECT record FROM known WHERE name = ? AND size = ? AND crc = ?",
                 (name, mark.size, mark.crc),
             ).fetchone()
-        with contextlib.suppress(TypeError, ValueError):  # damaged: as if it were not there
+        with contextlib.suppress(TypeError, *UNDECODABLE):  # damaged: as if it were not there
             return None if row is None else _decode(row[0])
         return None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import time
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from downloader.files.directory import Directory, UnsafeFile
 __all__ = ["is_alive", "is_locked", "lock"]
 
 _ORPHANS_END_WITHIN = 10.0  # seconds
+_PROCESS = re.compile(r"[1-9][0-9]{0,18}").fullmatch
 
 
 def lock(home: Directory) -> int:
@@ -37,9 +39,9 @@ def lock(home: Directory) -> int:
             owner = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
             if is_alive(owner) or time.monotonic() > give_up:
                 os.close(fd)
+                said = owner if _PROCESS(owner) else "unknown"
                 raise InUse(
-                    f"{home.path.parent} is in use by another run (process {owner or 'unknown'}); "
-                    "wait for it, or stop it"
+                    f"{home.path.parent} is in use by another run (process {said}); wait for it, or stop it"
                 ) from None
             time.sleep(0.02)
             continue
@@ -71,12 +73,12 @@ def is_locked(home: Directory) -> bool:
 
 def is_alive(owner: str) -> bool:
     """Return whether process ``owner`` runs; a zombie does not count."""
-    if not owner.isdigit():
+    if not _PROCESS(owner):
         return False
     try:
         os.kill(int(owner), 0)
-    except ProcessLookupError:
-        return False
+    except (ProcessLookupError, OverflowError):
+        return False  # no process has a number that large
     except PermissionError:
         return True
     try:

@@ -47,11 +47,9 @@ class ShardNumbers:
         if row is not None and not row[2]:
             self._rows.put("shard", row[0], seq, 1)
 
-    @property
-    def finished_count(self) -> int:
-        """Number of shards whose outcome the journal has; it never decreases in a job."""
-        (count,) = self._rows.figures("SELECT count(*) FROM shard WHERE done = 1")
-        return count
+    def finished(self) -> list[int]:
+        """Return the shards whose outcome the journal has, in order; none is ever taken out of a job."""
+        return [row[0] for row in self._rows.select("shard", "WHERE done = 1 ORDER BY number")]
 
     def is_finished(self, number: int) -> bool:
         """Return whether the journal has the outcome of shard ``number``."""

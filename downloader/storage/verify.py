@@ -18,7 +18,7 @@ from downloader.core.bucket_place import is_bucket
 from downloader.core.name_list import decode_names
 from downloader.core.pipeline_order import doubtful_text
 from downloader.core.units import show_count
-from downloader.errors import ConfigError, JournalError
+from downloader.errors import UNDECODABLE, ConfigError, JournalError
 from downloader.files.directory import Directory, Entry, check_owner, open_home
 from downloader.messages import Failure, Tally
 from downloader.sinks.registry import sink_kind, verifier
@@ -199,7 +199,7 @@ def _verify_with(place: _Place, root: str, home: Directory, quiet: bool, *, read
         if not read_only:
             try:
                 check = verifier(job.store, Path(output), job.layout)
-            except ValueError as error:
+            except UNDECODABLE as error:
                 raise journal.damaged(error) from error
             collect_ledgers(home, journal, check)
         return _verify(journal, place, home, quiet, _merged(ledgers(home)) if read_only else None)
@@ -232,7 +232,7 @@ def _verify(
         inspect = kind.inspector(root, job.layout)
         if isinstance(kind, Compares):
             comparison = kind.comparison(place.output, job.layout, home, *place[1:])
-    except ValueError as error:
+    except UNDECODABLE as error:
         raise journal.damaged(error) from error
     for row in _batches(journal, left or {}):
         shards = journal.shards.of(row.seq)

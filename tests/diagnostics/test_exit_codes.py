@@ -109,3 +109,22 @@ def test_signal_ends_started_processes(write, tmp_path, number):
 def _runs(pid):
     with open(f"/proc/{pid}/stat") as stat:
         return stat.read().rpartition(")")[2].split()[0] != "Z"
+
+
+LINES = r"cannot start: [\n  1,\n  2,\n]"
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        f"raise RuntimeError('{LINES}')\n",
+        f"import gevent\nraise RuntimeError('{LINES}')\n",
+        f"import os, sys\nsys.stderr.write('{LINES}\\n')\nsys.stderr.flush()\nos._exit(3)\n",
+    ],
+    ids=["raises", "raises-with-gevent", "writes-and-ends"],
+)
+def test_command_that_fails_shows_its_error(run, write, program):
+    write("app", program)
+    answer = run("--", sys.executable, "app.py")
+    assert answer.code == 4
+    assert "cannot start: [ 1, 2, ]" in answer.line

@@ -141,6 +141,7 @@ def test_codings_of_missing_packages_are_not_requested(tmp_path: Path) -> None:
         result = download(server.url, tmp_path / "d", *QUICK, "--compressed", env=env)
         assert {r.header("Accept-Encoding") for r in server.requests} == {"gzip, deflate"}
     assert result.codes == {"br": "protocol"}
+    assert "pip install 'mass-downloader[compressed]'" in result.failures["br"]["detail"]
     assert result.files == {"gzip": b"hello"}
 
 
@@ -167,6 +168,25 @@ def test_unrequested_codings_are_stored_as_sent_and_counted(lane: str, tmp_path:
         own = download(server.url, tmp_path / "o", *QUICK, "--lane", lane, *asked)
         assert own.report["encoded"] == 1
     assert (result.exit, own.exit) == (0, 0)
+
+
+@pytest.mark.parametrize("word", ["none", "UTF-8", "binary", "aws-chunked", "odd"])
+def test_words_that_are_no_coding(word: str, tmp_path: Path) -> None:
+    """The body is as it is, or in the coding beside them; what was asked for is still checked."""
+    packed = gzip.compress(HELLO)
+    files: dict[str, Answer] = {
+        "alone": ok(HELLO, f"Content-Encoding: {word}"),
+        "beside": ok(packed, f"Content-Encoding: {word},gzip"),
+        "two-fields": ok(packed, "Content-Encoding: gzip", f"Content-Encoding: {word}"),
+        "identity": ok(packed, "Content-Encoding: identity, gzip"),
+        "cut": ok(packed[:-1], f"Content-Encoding: {word}, gzip"),
+        "unrequested": ok(packed, f"Content-Encoding: {word}, compress"),
+    }
+    with Server(files=files) as server:
+        result = download(server.url, tmp_path / "d", *QUICK, "--compressed", "--workers", "1")
+    assert result.codes == {"cut": "truncated", "unrequested": "protocol"}
+    assert result.files == dict.fromkeys(("alone", "beside", "two-fields", "identity"), HELLO)
+    assert result.report["encoded"] == 3
 
 
 def test_the_text_report_says_so(run_downloader: Callable[..., Any], tmp_path: Path) -> None:

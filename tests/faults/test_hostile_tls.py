@@ -21,6 +21,7 @@ from servers import (
     Result,
     Server,
     Tls,
+    Tunnel,
     download,
     ok,
     redirect,
@@ -286,3 +287,35 @@ def test_one_bad_machine_behind_a_name_costs_its_own_files_only(
     lost = 1 if what == "certificate" or retries == "0" else 0
     assert len(result.files) == FILES - lost, result.codes
     assert set(result.codes.values()) <= {"tls-verify" if what == "certificate" else "tls-handshake"}
+
+
+UNDERSCORES = {
+    # The certificate is for *.wild.test and exact.wild.test, and ``*`` is one label.
+    "foo_bar.wild.test": None,
+    "_.wild.test": None,
+    "foo_bar.other.test": "tls-verify",
+    "foo_bar.a.wild.test": "tls-verify",
+    "foo_bar.exact.wild.test": "tls-verify",
+    "exact_wild.test": "tls-verify",
+    "foo.wild_test": "tls-verify",
+    "foo.wild.test": None,
+}
+
+
+@pytest.mark.parametrize("lane", ["auto", "requests"])
+def test_certificate_of_a_name_with_an_underscore(lane: str, tmp_path: Path) -> None:
+    certificates = Certificates(tmp_path)
+    context = certificates.context(hosts=["*.wild.test", "exact.wild.test"])
+    with Server(default=ok(BODY), tls=context) as server, Tunnel(to=("127.0.0.1", server.port)) as proxy:
+        listed = "".join(f"https://{name}/{name}\n" for name in UNDERSCORES)
+        options = (*QUICK, "--proxy", proxy.url, "--lane", lane)
+        trusted = ("--cacert", str(certificates.ca))
+        result = download("-", tmp_path / "d", *options, *trusted, stdin=listed)
+        unknown = download("-", tmp_path / "u", *options, stdin="https://foo_bar.wild.test/f\n")
+        insecure = download("-", tmp_path / "i", *options, "--insecure", stdin=listed)
+    assert result.codes == {name: code for name, code in UNDERSCORES.items() if code}
+    assert set(result.files) == {name for name, code in UNDERSCORES.items() if not code}
+    told = result.failures["foo_bar.other.test"]["detail"]
+    assert "Hostname mismatch, certificate is not valid for 'foo_bar.other.test'; ask for" in told
+    assert unknown.codes == {"f": "tls-verify"}
+    assert insecure.exit == 0

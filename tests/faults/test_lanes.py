@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -198,6 +200,47 @@ def test_server_closing_each_connection_costs_no_attempt(end: str, lane: str, tm
         # Connections send one more request until it is known, and again after a close that came late. If it
         # were never known, each would, and there were 200.
         assert 100 <= result.report["lanes"]["wire"] < 150
+
+
+@pytest.mark.parametrize("lane", LANES)
+@pytest.mark.parametrize(
+    "timeout",
+    [
+        [*status(408, "Connection: close", body=b"idle"), CLOSE],
+        [b"HTTP/1.0 408 Request Time-out\r\nConnection: close\r\n\r\n<p>idle", CLOSE],
+        status(408, body=b"idle"),
+    ],
+    ids=["closes", "HTTP/1.0", "stays open"],
+)
+def test_408_for_an_idle_connection_costs_no_attempt(
+    timeout: list[Step], lane: str, tmp_path: Path
+) -> None:
+    """It arrives just as the next request is sent. A file that is always answered so fails."""
+    counts: Counter[int] = Counter()
+
+    def answer(request: Request) -> Sequence[Step]:
+        counts[request.connection] += 1
+        return timeout if counts[request.connection] == 4 else ok(request.target.encode())
+
+    listed = [f"f{n}" for n in range(40)] + ["bad"]
+    options = (
+        "--connections",
+        "2",
+        "--pipeline",
+        "off",
+        "--workers",
+        "1",
+        "--lane",
+        lane,
+        "--retries",
+        "0",
+    )
+    with Server({"/bad": status(408)}, default=answer) as server:
+        source = "".join(f"{server.url}/{name}\n" for name in listed)
+        result = download("-", tmp_path / "d", *QUICK, *options, stdin=source)
+    assert result.codes == {"bad": "http-408"}
+    assert result.files == {name: f"/{name}".encode() for name in listed[:-1]}
+    assert result.report["attempts_by_error"] == {"http-408": 1}
 
 
 @pytest.mark.parametrize("lane", LANES)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +19,8 @@ import dns.rrset
 import pytest
 from dns.rcode import Rcode
 from servers import CLOSE, HANG, RESET, Answer, Certificates, Server, Tls, download, ok, status
+from servers.answers import Step
+from servers.raw import Request
 
 NAME = "machines.test"
 BAD = ("127.0.0.2", "127.0.0.3", "127.0.0.4")
@@ -50,15 +52,11 @@ MACHINES = {
 
 
 @contextmanager
-def name_server(addresses: list[str], missing: Rcode = Rcode.NOERROR) -> Iterator[str]:
-    """Serve ``NAME`` with ``addresses``, in this order; yield the value of --dns-server.
+def name_server(addresses: list[str], missing: Rcode = Rcode.NOERROR, ttl: int = 60) -> Iterator[str]:
+    """Serve ``NAME`` with what ``addresses`` has then, in this order; yield the value of --dns-server.
 
     ``missing``: how queries are answered for the family of which there are none.
     """
-    known = {
-        dns.rdatatype.A: [each for each in addresses if ":" not in each],
-        dns.rdatatype.AAAA: [each for each in addresses if ":" in each],
-    }
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.bind(("127.0.0.1", 0))
 
@@ -70,8 +68,9 @@ def name_server(addresses: list[str], missing: Rcode = Rcode.NOERROR) -> Iterato
                 reply = dns.message.make_response(dns.message.from_wire(query))
                 reply.flags |= dns.flags.RA
                 kind = reply.question[0].rdtype
-                if known.get(kind):
-                    reply.answer.append(dns.rrset.from_text(f"{NAME}.", 60, "IN", kind, *known[kind]))
+                known = [each for each in addresses if (":" in each) == (kind == dns.rdatatype.AAAA)]
+                if known:
+                    reply.answer.append(dns.rrset.from_text(f"{NAME}.", ttl, "IN", kind, *known))
                 else:
                     reply.set_rcode(missing)
                 sock.sendto(reply.to_wire(), client)
@@ -122,3 +121,32 @@ def test_host_has_an_ipv6_address_only(missing: Rcode, lane: str, tmp_path: Path
         result = download("-", tmp_path / "d", *argv, stdin=listed)
     assert (result.exit, result.codes) == (0, {})
     assert result.files == {f"f{n}": b"whole" for n in range(FILES)}
+
+
+@pytest.mark.parametrize("lane", ["auto", "requests"])
+@pytest.mark.parametrize("end", ["refuses", "resets", "answers 503"])
+def test_name_that_gets_another_address_during_the_run(end: str, lane: str, tmp_path: Path) -> None:
+    """The machine fails, and the name server says another one: as many retries as there are suffice."""
+    addresses = ["127.0.0.2"]
+    options = ("--connections", "1", "--rate", "20", *OPTIONS)
+    if end == "refuses":
+        options += ("--retries", "0")
+
+    def answer(_: Request) -> Sequence[Step]:
+        if len(first.requests) < FILES // 2:
+            return ok(b"whole")
+        addresses[:] = ["127.0.0.3"]
+        if end == "refuses":
+            first.refuse()
+            return [*ok(b"whole"), CLOSE]
+        return [RESET] if end == "resets" else status(503)
+
+    first = Server(default=answer, host="127.0.0.2")
+    second = Server(default=ok(b"whole"), host="127.0.0.3", port=first.port)
+    with first, second, name_server(addresses, ttl=1) as names:
+        listed = "\n".join(f"http://{NAME}:{first.port}/f{n}" for n in range(FILES))
+        argv = ("--lane", lane, "--dns-server", names, *options)
+        result = download("-", tmp_path / "d", *argv, stdin=listed)
+    assert (result.exit, result.codes) == (0, {})
+    assert result.files == {f"f{n}": b"whole" for n in range(FILES)}
+    assert second.requests

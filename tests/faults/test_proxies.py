@@ -54,10 +54,33 @@ def test_both_clients_send_the_same_request_through_a_tunnel(
             # Few tunnels, each requested with the proxy's credentials, which the server does not get.
             assert 1 <= len(proxy.heads) <= 6
             for head in proxy.heads:
-                assert head.startswith(b"CONNECT %s HTTP/1." % server.url.removeprefix("https://").encode())
+                target = server.url.removeprefix("https://").encode()
+                assert head.startswith(b"CONNECT %s HTTP/1.1\r\nHost: %s\r\n" % (target, target))
+                assert head.lower().count(b"\r\nhost:") == 1
                 assert PASSWORD.encode() in head
     assert seen["auto"] == seen["requests"]
     assert not any(request.header("Proxy-Authorization") for request in server.requests)
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_every_2xx_opens_a_tunnel(
+    lane: str, secure: tuple[Server, tuple[str, ...]], tmp_path: Path
+) -> None:
+    """Whatever the fields say of a body: there is none (RFC 9110 §9.3.6)."""
+    server, options = secure
+    answers = (
+        b"HTTP/1.1 201 Created\r\nContent-Length: 5\r\n\r\n",
+        b"HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"HTTP/1.0 299 \r\nConnection: close\r\n\r\n",
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\nContent-Length: x\n\n",
+    )
+    for number, answer in enumerate(answers):
+        with Tunnel(answer) as proxy:
+            given = (*options, *by(proxy.url), "--lane", lane)
+            result = download("-", tmp_path / f"{number}", *given, stdin=f"{server.url}/get/f0\n")
+        target = server.url.removeprefix("https://").encode()
+        assert proxy.heads[0].startswith(b"CONNECT %s HTTP/1.1\r\nHost: %s\r\n" % (target, target))
+        assert (result.exit, result.files) == (0, {"f0": b"x0"}), (answer, result.stderr)
 
 
 def test_tunnels_are_pipelined(secure: tuple[Server, tuple[str, ...]], tmp_path: Path) -> None:
@@ -141,10 +164,13 @@ def test_unreachable_proxy(lane: str, tmp_path: Path) -> None:
     assert (result.exit, result.codes) == (1, {"a": "proxy", "b": "proxy"}), result.stderr
 
 
-def test_a_certificate_is_verified_through_a_tunnel(tmp_path: Path) -> None:
+@pytest.mark.parametrize("lane", LANES)
+def test_a_certificate_is_verified_through_a_tunnel(lane: str, tmp_path: Path) -> None:
     certificates = Certificates(tmp_path)
     with Server(files=FILES, tls=certificates.context()) as server, Tunnel() as proxy:
-        result = download("-", tmp_path / "d", *QUICK, *by(proxy.url), stdin=f"{server.url}/get/f0\n")
+        result = download(
+            "-", tmp_path / "d", *QUICK, "--lane", lane, *by(proxy.url), stdin=f"{server.url}/get/f0\n"
+        )
     assert result.codes == {"f0": "tls-verify"}
 
 

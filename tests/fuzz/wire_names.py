@@ -15,19 +15,25 @@ MANY = 12_000
 
 
 class Names:
-    """A way to look up names (``name_lookup.Lookup``) that counts; names in "no" do not exist."""
+    """A way to look up names (``name_lookup.Lookup``) that counts; names in "no" do not exist.
+
+    ``found``: the addresses of the others; with none, no name server answers.
+    """
 
     most = 256
 
     def __init__(self) -> None:
         self.asked: Counter[str] = Counter()
+        self.found = ["192.0.2.1"]
 
     def addresses(self, host: str) -> list[str]:
         self.asked[host] += 1
         gevent.sleep(0)
         if host.startswith("no"):
             raise socket.gaierror(socket.EAI_NONAME, "no such name")
-        return ["192.0.2.1"]
+        if not self.found:
+            raise socket.gaierror(socket.EAI_AGAIN, "no answer")
+        return self.found
 
 
 def finish() -> None:
@@ -80,14 +86,42 @@ def test_names_that_do_not_exist_take_no_room_ahead() -> None:
     assert names.asked[hosts[0]] == 1
 
 
-def test_retries_at_a_dead_host_do_not_ask_again_until_its_addresses_are_older() -> None:
+def test_retries_at_a_dead_host_ask_again_ever_more_rarely() -> None:
     resolver, names = made()
     for _ in range(5):
         assert resolver.addresses("h.test") == ["192.0.2.1"]
         resolver.forget("h.test")
     assert names.asked["h.test"] == 1
-    valid_until, found = resolver._known["h.test"]
-    resolver._known["h.test"] = valid_until - 31.0, found  # as if it had been looked up so long ago
+    waits = []
+    for number in range(2, 9):
+        known = resolver._known["h.test"]
+        waits.append(known.patience)
+        known.since -= known.patience  # as if it had been looked up so long ago
+        for _ in range(3):
+            assert not resolver.has_others("h.test", ["192.0.2.1"])
+        assert names.asked["h.test"] == number
+    assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+
+
+def test_addresses_that_failed_stay_behind_new_ones() -> None:
+    resolver, names = made()
+    names.found = ["192.0.2.1", "192.0.2.2"]
+    resolver.addresses("h.test")
+    resolver._known["h.test"].since -= 1.0
+    resolver.try_others("h.test", "192.0.2.1")
+    assert resolver.addresses("h.test") == ["192.0.2.2", "192.0.2.1"]
+    names.found = ["192.0.2.1", "192.0.2.2", "192.0.2.3"]
+    resolver._known["h.test"].since -= 2.0
+    assert resolver.has_others("h.test", ["192.0.2.1", "192.0.2.2"])
+    assert resolver.addresses("h.test") == ["192.0.2.3", "192.0.2.2", "192.0.2.1"]
+    assert resolver._known["h.test"].patience == 1.0
+
+
+def test_addresses_stay_while_the_name_server_is_down_too() -> None:
+    resolver, names = made()
+    resolver.addresses("h.test")
+    resolver._known["h.test"].since -= 1.0
     resolver.forget("h.test")
+    names.found = []
     assert resolver.addresses("h.test") == ["192.0.2.1"]
     assert names.asked["h.test"] == 2

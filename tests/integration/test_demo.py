@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -27,7 +28,16 @@ def test_demo_downloads_all_files(run_downloader: Run, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "500 of 500 right" in done.stdout
     assert "demo-files/" in done.stdout
-    assert "$ downloader https://127.0.0.1:" in done.stderr
+    said = re.search(r"\$ (.+) https://127.0.0.1:", done.stderr)
+    assert said is not None
+    told = re.search(r"^  (.+) verify (\S+)", done.stdout, re.MULTILINE)
+    assert told is not None
+    assert told[1] == said[1]
+    # The command exists, wherever this was started from.
+    again = subprocess.run(
+        f"{told[0]}", shell=True, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert again.returncode == 0, again.stderr
     assert sorted(os.listdir(tmp_path)) == ["demo-files", "tmp"]
     assert os.listdir(tmp_path / "tmp") == []
     assert len(list((tmp_path / "demo-files").glob("file-*"))) == 500

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import Job, counted_with_peak, report_of, stored
+from harness import Job, command, counted_with_peak, environment, report_of, stored
 from list_writer import SUFFIXED, TEXT, text, write
 from servers import Request, Server, Step, ok
 
@@ -212,6 +212,8 @@ TAR = ("--store", "tar", "--member")
         ("l.tsv", "url\tb\n", ["--keep-columns", "b,c"], "no column 'c' (--keep-columns), it has url, b"),
         ("l.jsonl", '{"href": "u"}\n', [], "no column 'url' (--url-column), it has href"),
         ("l.txt", "http://h/1\n", ["--url-column", "x"], "is for lists with columns, not for txt"),
+        ("l.txt", "http://h/1\n", [*TAR, "txt=caption"], "--member is for lists with columns, not for txt"),
+        ("l.txt", b"\x1f\x8b...\n", [], "unpack it with gzip -dc or name it .gz"),
         ("l.txt", "http://h/1\n", ["--no-header"], "--no-header is for lists in csv and tsv"),
         ("l.csv", "url\n", ["--checksum-column", "sha3=x"], "'sha3' is not one of md5, sha1"),
         ("l.csv", "url\n", ["--list-format", "xls"], "'xls' is not one of txt, csv, tsv"),
@@ -268,6 +270,54 @@ def test_usage_errors(
     assert done.returncode == 2, done.stderr
     assert says in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("/dev/stdin", "; give - in its place"),
+        ("/dev/fd/0", "; give - in its place"),
+        (
+            "/dev/fd/{fd}",
+            "; give - in its place, and have the list on standard input: COMMAND | downloader -",
+        ),
+    ],
+)
+@pytest.mark.parametrize("form", [(), ("--list-format", "txt")])
+def test_descriptor_as_a_list_is_told_to_be_standard_input(
+    source: str, says: str, form: tuple[str, ...], tmp_path: Path
+) -> None:
+    """As a shell has `<(COMMAND)`."""
+    reads, writes = os.pipe()
+    with open(reads, "rb") as pipe, open(writes, "wb"):
+        argv = [*command(source.format(fd=pipe.fileno()), "-o", tmp_path / "d"), *form]
+        done = subprocess.run(
+            argv,
+            stdin=pipe,
+            pass_fds=[reads],
+            capture_output=True,
+            text=True,
+            env=environment(),
+            check=False,
+        )
+    assert (done.returncode, done.stderr.rstrip().endswith(says)) == (2, True), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("begins", "says"),
+    [
+        (b"\x1f\x8b", "; unpack it with gzip -dc or store it in a file .gz"),
+        (b"PAR1", "; store it in a file .parquet, and name that"),
+    ],
+)
+def test_standard_input_that_is_no_text(begins: bytes, says: str, tmp_path: Path) -> None:
+    """It has no name that could be changed."""
+    argv = [*command("-", "-o", tmp_path / "d")]
+    done = subprocess.run(
+        argv, input=begins + b"...\n", capture_output=True, env=environment(), check=False
+    )
+    assert done.returncode == 2
+    assert says in done.stderr.decode()
 
 
 def test_url_of_every_object_is_deeper(run_downloader: Run, tmp_path: Path, server: Files) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import http.server
 import io
 import json
@@ -16,11 +15,11 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 from bucket_server import KEY, SECRET, BucketServer, servers, set_credentials
 from harness import DevServer, Job, slow_but
+from refusing_bucket import Refusing
 from servers import Server as HttpServer
 from servers import ok, status
 from shard_parts import Shards, examples, failed, publishing
@@ -57,7 +56,7 @@ def test_bucket_has_what_a_directory_would_have(
     with publishing(tmp_path / "directory", **options) as there:
         expected = there.publisher.publish(there.job(1, samples, lost))
         there.publisher.publish(there.job(2, [], [failed(2, 0)]))
-        write_indexes(str(there.root), open_home(there.home))
+        write_indexes(str(there.root), open_home(there.home), [1, 2])
     shards = in_bucket(server, prefix, tmp_path / "home", **options)
     job = shards.job(1, samples, lost)
     assert shards.publisher.publish(job) == expected
@@ -67,7 +66,7 @@ def test_bucket_has_what_a_directory_would_have(
     assert server.log.read_bytes() == before
     shards.publisher.publish(shards.job(2, [], [failed(2, 0)]))
     shards.publisher.close()
-    write_indexes(f"s3://shards/{prefix}", open_home(shards.home), server.url, "us-east-1")
+    write_indexes(f"s3://shards/{prefix}", open_home(shards.home), [1, 2], server.url, "us-east-1")
     files = {path.name: path.read_bytes() for path in there.root.iterdir() if path.is_file()}
     assert server.objects(prefix) == files
     assert {name.partition("/")[2] for name in shards.names()} == {
@@ -133,7 +132,7 @@ def test_refusal_is_one_sentence(
         json.dumps({"files": [{"name": "00001.tar", "md5": "", "samples": 1, "size": 1}]})
     )
     with pytest.raises(DestinationError, match=rf"^cannot write the indexes of {root}: {why}"):
-        write_indexes(root, open_home(shards.home), server.url)
+        write_indexes(root, open_home(shards.home), [1], server.url)
 
 
 def test_missing_credentials_are_named(
@@ -292,40 +291,11 @@ def test_buckets_that_cannot_be_used_are_refused(
     assert not list(tmp_path.iterdir())
 
 
-class PutOnly(http.server.BaseHTTPRequestHandler):
+class PutOnly(Refusing):
     """In front of a bucket: what lists, reads or looks at objects is answered with 403."""
 
-    protocol_version = "HTTP/1.1"
-    behind = ""
-
-    def _refuse(self) -> None:
-        body = b"" if self.command == "HEAD" else b"<Error><Code>AccessDenied</Code></Error>"
-        self.send_response(403)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def _pass_on(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        there = urlsplit(self.behind)
-        connection = http.client.HTTPConnection(there.hostname or "", there.port)
-        connection.request(self.command, self.path, body, dict(self.headers.items()))
-        answer = connection.getresponse()
-        content = answer.read()
-        self.send_response(answer.status)
-        for name, value in answer.getheaders():
-            if name.lower() not in ("content-length", "connection", "transfer-encoding"):
-                self.send_header(name, value)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-        connection.close()
-
-    do_GET = do_HEAD = do_DELETE = _refuse
-    do_PUT = do_POST = _pass_on
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+    do_GET = do_HEAD = do_DELETE = Refusing.refuse
+    do_PUT = do_POST = Refusing.pass_on
 
 
 def test_credentials_that_may_only_put(server: BucketServer, run_downloader: Any, tmp_path: Path) -> None:

@@ -98,16 +98,20 @@ class Server:
         """Return the requests for exactly ``target``."""
         return [request for request in list(self.requests) if request.target == target]
 
+    def refuse(self) -> None:
+        """Refuse connections from now on."""
+        # shutdown wakes the thread in accept(); close alone does not.
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
     def __enter__(self) -> Server:
         self._spawn(self._accept)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stopped.set()
-        # shutdown wakes the thread in accept(); close alone does not.
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
+        self.refuse()
         with self._lock:
             open_now = list(self._sockets)
         for sock in open_now:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import select
 import socket
 import ssl
@@ -11,7 +12,7 @@ from collections.abc import Callable
 
 
 class Tunnel:
-    """The proxy. ``answer``: its response to each CONNECT; with 200 it becomes a tunnel, with anything
+    """The proxy. ``answer``: its response to each CONNECT; with a 2xx it becomes a tunnel, with anything
     else, b"" too, the connection ends. ``breaks``: after that many bytes of responses the first tunnel is
     cut. ``to``: the server that tunnels lead to, whatever is requested. ``tls``: the proxy itself is spoken
     to over TLS. ``heads`` are the CONNECT requests received."""
@@ -73,7 +74,7 @@ class Tunnel:
                 head += more
             self.heads.append(head)
             client.sendall(self._answer)
-            if b" 200 " not in self._answer:
+            if not re.search(rb"^HTTP/1.[01] 2", self._answer, re.MULTILINE):
                 return
             host, _, port = head.split()[1].decode().rpartition(":")
             with socket.create_connection(self._to or (host.strip("[]"), int(port))) as server:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from diagnostics.agent.https_agent.patience import Patience
+from diagnostics.errors import ProbeError
 from diagnostics.model import Observation, Question, Target
 from diagnostics.verdict import holds, judge, least_slope
 
@@ -267,3 +268,35 @@ def test_measurement_extends_its_limit_for_time_without_cpu():
     assert not patience.needs_more(114.0, 10.0)
     assert patience.needs_more(116.0, 10.0)
     assert not patience.needs_more(116.0, 0.5)
+
+
+@pytest.mark.parametrize(
+    "passed", [(0.0, 2.6), (26.0, 2.6), (1.3, 2.6)], ids=["stopped", "too fast", "too slow"]
+)
+def test_no_verdict_by_a_clock_that_the_kernel_contradicts(passed):
+    rounds = (once(1, 0, 0.1), once(10, 0.0, 0.3), once(10, 0.2, 0.5))
+    assert judge(ASK, seen(*rounds, passed=(2.5, 2.6))).verdict == "concurrent"
+    with pytest.raises(ProbeError, match=r"^--style requests: the clock .* stopped or replaced"):
+        judge(ASK, seen(*rounds, passed=passed))
+
+
+def test_no_verdict_on_requests_that_took_less_than_a_delay():
+    rounds = (once(1, 0, 0.0), once(10, 0.0, 0.0), once(10, 0.2, 0.0))
+    counts = served(10, *[0.0] * 9, 0.2)
+    with pytest.raises(ProbeError, match=r"10 requests at once took 0.00 s, .* its clock is stopped"):
+        judge(ASK, seen(*rounds, served=counts))
+    with pytest.raises(ProbeError, match=r"10 requests at once took 0.00 s, .* s: its fetch returns"):
+        judge(ASK, seen(*rounds, served=counts, passed=(0.5, 0.6)))
+
+
+def test_no_verdict_where_the_server_had_requests_for_longer():
+    rounds = (once(1, 0, 0.0), once(10, 0.0, 0.0), once(10, 0.2, 0.25))
+    with pytest.raises(ProbeError, match=r"the server had requests waiting for 2\.00 s"):
+        judge(ASK, seen(*rounds, served=served(10, 2.0)))
+
+
+def test_requests_that_failed_or_were_not_sent_contradict_no_clock():
+    failed = once(10, 0.2, 0.0, done=0, errors=10, first=[{"class": "E", "text": "no", "stack": []}])
+    rounds = (once(1, 0, 0.0), once(10, 0.0, 0.0))
+    assert judge(ASK, seen(*rounds, failed, served=served(10, 0.2))).verdict == "error"
+    assert judge(ASK, seen(*rounds, once(10, 0.2, 0.0), served={})).verdict == "error"

@@ -150,6 +150,18 @@ def test_the_first_checksum_that_has_a_value_counts() -> None:
     assert [row.fault for row in rows] == ["", "", "", "bad-checksum"]
 
 
+def test_checksums_with_their_algorithm_or_as_raw_bytes() -> None:
+    """A manifest of ours has the former, a table may have the latter."""
+    columns = Columns("url", checksums=(("sha256", "hash"),))
+    digits, raw = "AB" * 32, b"\xab" * 32
+    good = [digits, f"sha256:{digits}", f"SHA256:{digits}", raw, digits.encode(), f" sha256:{digits} "]
+    rows = items(columns, url=["http://h/1"] * len(good), hash=good)
+    assert [(row.checksum, row.fault) for row in rows] == [(f"sha256:{digits.lower()}", "")] * len(good)
+    bad = ["md5:" + "ab" * 16, "sha256:ab", b"\xab" * 31, "sha256:", "ab" * 16]
+    rows = items(columns, url=["http://h/1"] * len(bad), hash=bad)
+    assert [row.fault for row in rows] == ["bad-checksum"] * len(bad)
+
+
 @pytest.mark.parametrize(
     "values", [["5", "0", ""], [5, 0, None], [5.0, 0.0, float("nan")], ["5.0", " 0 ", ""]]
 )

@@ -17,12 +17,13 @@ CONNECTION = (connection_state.TRANSITIONS, ConnectionState, ConnectionEvent)
 RUN = (run_phase.TRANSITIONS, Phase, RunEvent)
 # What must not occur. Everything else is in the tables.
 REFUSED = {
-    ConnectionState.IDLE: {"PIPELINE", "REST", "AWAIT_CLOSE", "COMMIT", "FINISH"},
-    ConnectionState.SERVING: {"START", "REST"},
-    ConnectionState.PIPELINING: {"START", "AWAIT_CLOSE", "FINISH"},
-    ConnectionState.RESTING: {"START", "PIPELINE", "REST", "AWAIT_CLOSE", "FINISH"},
-    ConnectionState.AWAITING_CLOSE: {"START", "PIPELINE", "REST", "AWAIT_CLOSE", "FINISH"},
-    ConnectionState.CLOSED: {"START", "PIPELINE", "REST", "AWAIT_CLOSE", "COMMIT", "FINISH"},
+    ConnectionState.IDLE: {"PIPELINE", "RECHECK", "REST", "AWAIT_CLOSE", "COMMIT", "FINISH"},
+    ConnectionState.SERVING: {"START", "RECHECK", "REST"},
+    ConnectionState.PIPELINING: {"START", "REST", "AWAIT_CLOSE", "FINISH"},
+    ConnectionState.RECHECKING: {"START", "PIPELINE", "RECHECK", "AWAIT_CLOSE", "COMMIT", "FINISH"},
+    ConnectionState.RESTING: {"START", "PIPELINE", "RECHECK", "REST", "AWAIT_CLOSE", "FINISH"},
+    ConnectionState.AWAITING_CLOSE: {"START", "PIPELINE", "RECHECK", "REST", "AWAIT_CLOSE", "FINISH"},
+    ConnectionState.CLOSED: {"START", "PIPELINE", "RECHECK", "REST", "AWAIT_CLOSE", "COMMIT", "FINISH"},
     Phase.FETCHING: set(),
     Phase.SETTLING: {"CONTESTED"},
     Phase.FINISHING: {"CONTESTED", "OVER"},
@@ -70,8 +71,9 @@ def test_every_state_is_reached_and_every_one_leads_to_the_end(
 def test_responses_are_held_where_more_than_one_request_was_in_flight() -> None:
     table = connection_state.TRANSITIONS
     pipelining = transition(table, ConnectionState.SERVING, ConnectionEvent.PIPELINE)
-    resting = transition(table, pipelining, ConnectionEvent.REST)
-    assert {pipelining, resting} == connection_state.DEEP
+    rechecking = transition(table, pipelining, ConnectionEvent.RECHECK)
+    resting = transition(table, rechecking, ConnectionEvent.REST)
+    assert {pipelining, rechecking, resting} == connection_state.DEEP
     assert transition(table, resting, ConnectionEvent.COMMIT) not in connection_state.DEEP
 
 

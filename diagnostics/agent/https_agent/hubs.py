@@ -2,10 +2,9 @@
 
 import errno
 import os
-import sys
-import time
 
-from .sampler import clock, cpu, get_ident
+from .clocks import clock, cpu, of_thread
+from .sampler import get_ident
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,8 +46,7 @@ class Hub(object):
         self.ident = get_ident()
         self.stamp = self.until = self.looked = clock()
         self._path = _schedstat()
-        clock_of = getattr(time, "pthread_getcpuclockid", None)
-        self._clock = clock_of(self.ident) if clock_of is not None else None
+        self._clock = of_thread(self.ident)
         self.spent = self.cpu()
         self._waited = (0.0, 0.0)
 
@@ -59,7 +57,7 @@ class Hub(object):
         if self._clock is None:
             return cpu()
         try:
-            return time.clock_gettime(self._clock)
+            return self._clock()
         except OSError:
             self.over = True  # the thread has ended
             return self.spent

@@ -10,10 +10,22 @@ import json
 import os
 import signal
 import sys
-import time
 import weakref
 
-from . import choice, facts, fetchers, frames, main_end, probe, recorder, remedies, sampler, wrapping
+from . import (
+    choice,
+    clocks,
+    facts,
+    fetchers,
+    frames,
+    main_end,
+    probe,
+    recorder,
+    remedies,
+    sampler,
+    whereabouts,
+    wrapping,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,15 +64,17 @@ class Agent(object):
         """Write a report into the outbox."""
         self._sent += 1
         fields.update(kind=kind, pid=os.getpid(), ppid=os.getppid(), executable=sys.executable)
+        text = json.dumps(fields, default=repr)
         # The controller reads reports in the order of their names. The count restarts after an exec, so
         # the time comes first.
-        name = "%020d-%05d-%s-%d.json" % (time.time() * 1e6, self._sent, kind, os.getpid())
+        name = "%020d-%05d-%s-%d.json" % (clocks.clock() * 1e6, self._sent, kind, os.getpid())
         path = os.path.join(self.spec["outbox"], name)
         if not os.path.isdir(self.spec["outbox"]):
             return  # the controller has ended
         out = os.open(path + ".part", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
-            os.write(out, json.dumps(fields, default=repr).encode("utf-8"))
+            # The controller compares this time with the kernel's time stamp of the file.
+            os.write(out, (text[:-1] + ', "clock": %r}' % clocks.clock()).encode("utf-8"))
         finally:
             os.close(out)
         os.rename(path + ".part", path)
@@ -97,11 +111,25 @@ class Agent(object):
             self.tell("measured", result=result, seen=self.record.seen(), facts=now, argv=_argv())
 
         try:
-            report(probe.Probe(how, spec).run(report, lambda: self.tell("starved")))
+            measured = probe.Probe(how, spec)
+            clocks.compare(sampler._sleep)
+            self.tell("measuring")
+            report(measured.run(report, lambda: self.tell("starved")))
         except fetchers.Unusable as error:
             self.failed("probe", str(error))
 
     # a process that was started for a style or an application
+
+    def answer_in_set_up(self):
+        # type: () -> None
+        """Say where the main greenlet is when the controller asks, until the set-up is complete."""
+
+        def on_signal(number, frame):
+            # type: (int, Optional[FrameType]) -> None
+            self.tell("where", **whereabouts.told(frame))
+
+        signal.signal(SIGNAL, on_signal)
+        whereabouts.dump_at_signal(self.spec["outbox"])
 
     def run_told(self):
         # type: () -> None
@@ -147,6 +175,7 @@ class Agent(object):
         import atexit
 
         signal.signal(SIGNAL, self._on_signal)
+        whereabouts.dump_at_signal(self.spec["outbox"])
         atexit.register(self._at_exit)
         main_end.call(self._at_main_end)
         self.record.on_connection = self._on_connection
@@ -248,7 +277,7 @@ class Agent(object):
         # type: (int, Optional[FrameType]) -> None
         if self._begun:
             return
-        self._asked = self._asked or sampler.clock()
+        self._asked = self._asked or clocks.clock()
         if self._postpones(frame):
             return
         self.record.reached = frames.module_level(frame)
@@ -266,11 +295,11 @@ class Agent(object):
         # type: (Optional[FrameType]) -> bool
         """Return whether this process must not be probed yet; tell the controller why."""
         why = choice.obstacle(frame) if self._is_chosen() else _ANOTHER
-        if why.startswith(choice.IMPORTS) and sampler.clock() - self._asked > _IMPORTS:
+        if why.startswith(choice.IMPORTS) and clocks.clock() - self._asked > _IMPORTS:
             why = "" if choice.uses_gevent() else choice.UNUSED  # the program works during an import
         why = why or sampler.no_threads()
         if why:
-            self.tell("later", why=why)
+            self.tell("later", why=why, **whereabouts.told(frame))
         return bool(why)
 
     def _scheduled_probe(self):

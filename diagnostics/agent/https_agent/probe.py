@@ -3,6 +3,7 @@
 import sys
 
 from . import frames, sampler
+from .clocks import clock, cpu
 from .fetchers import Unusable
 from .patience import Patience
 from .timeline import Timeline
@@ -36,6 +37,7 @@ class Probe(object):
         # type: (Fetch, Dict[str, Any]) -> None
         gevent = _gevent()
         self._gevent = gevent
+        self._sleep = sys.modules["gevent.hub"].sleep  # tests that are not to wait replace gevent.sleep
         self._fetch = fetch
         self._spec = spec
         self._parked = {}  # type: Dict[Any, float]
@@ -56,17 +58,17 @@ class Probe(object):
         gevent, spec = self._gevent, self._spec
         watch = sampler.Sampler(gevent.get_hub())
         self._thread = sampler.Spent()
-        self._began = sampler.clock()
+        self._began = clock()
         rounds = []  # type: List[Dict[str, Any]]
         result = {"rounds": rounds, "name": spec.get("name")}  # type: Dict[str, Any]
         # A serial process holds the hub for one request at a time, at most for as long as all of them take.
         stuck = 2 * spec["requests"] * spec["delay"] + _STUCK
-        patience = self._patience = Patience(spec["limit"], stuck, sampler.clock())
+        patience = self._patience = Patience(spec["limit"], stuck, clock())
         asked = []  # type: List[float]
 
         def tick():
             # type: () -> None
-            now = sampler.clock()
+            now = clock()
             if watch.over:
                 return
             after = patience.exhausted(now, watch.starved, watch.stamp, watch.starved_then)
@@ -84,7 +86,7 @@ class Probe(object):
         gevent.spawn(self._look)
         try:
             for number, (count, delay) in enumerate(self._plan(rounds)):
-                if patience.is_over(sampler.clock(), watch.starved):
+                if patience.is_over(clock(), watch.starved):
                     break
                 rounds.append(self._round("%s-%d" % (spec["run"], number), count, delay))
         finally:
@@ -111,7 +113,7 @@ class Probe(object):
             grown = last["wall"] - (0.0 if self._spec["fixed"] else rounds[-2]["wall"])
             single = min([each["wall"] for each in rounds[1:3]]) if self._spec["fixed"] else delay
             slope = grown / max(single, 1e-6)
-            if sampler.clock() + sum(each["wall"] for each in rounds[-2:]) > self._patience.ends:
+            if clock() + sum(each["wall"] for each in rounds[-2:]) > self._patience.ends:
                 break  # no time is left for another pair
             # A rate or a busy machine: another pair shows which.
             far = last["wall"] - last["cpu"] - last["ready"] > (1 + (count - 1) / 3.0) * single
@@ -124,14 +126,14 @@ class Probe(object):
         errors = []  # type: List[Dict[str, Any]]
         kinds = {}  # type: Dict[str, int]
         done = []  # type: List[float]
-        began, spent = sampler.clock(), sampler.cpu()
+        began, spent = clock(), cpu()
         self._thread.since()
         timeline = self._timeline = Timeline(began)
 
         def one(index, url):
             # type: (int, str) -> None
             frame, failed = sys._getframe(), True
-            timeline.begin(index, frame, sampler.clock())
+            timeline.begin(index, frame, clock())
             try:
                 self._fetch(url)
                 failed = False
@@ -144,9 +146,9 @@ class Probe(object):
                 if len(errors) < _ERRORS:
                     errors.append({"class": name, "text": _text(error), "stack": _raised(error)})
             else:
-                done.append(sampler.clock() - began)
+                done.append(clock() - began)
             finally:
-                timeline.end(index, frame, sampler.clock(), failed)
+                timeline.end(index, frame, clock(), failed)
                 del frame  # it refers to itself
 
         self.greenlets = set(
@@ -158,8 +160,8 @@ class Probe(object):
             "run": run,
             "requests": count,
             "delay": delay,
-            "wall": sampler.clock() - began,
-            "cpu": sampler.cpu() - spent,
+            "wall": clock() - began,
+            "cpu": cpu() - spent,
             "ready": self._thread.since()[1],
             "done": len(done),
             "errors": sum(kinds.values()),
@@ -175,10 +177,10 @@ class Probe(object):
     def _look(self):
         # type: () -> None
         """Record where the greenlets wait, and the longest time in which this greenlet did not run."""
-        last = sampler.clock()
+        last = clock()
         while self._looking:
-            self._gevent.sleep(_LOOK_EVERY)
-            now = sampler.clock()
+            self._sleep(_LOOK_EVERY)
+            now = clock()
             self._gap = max(self._gap, now - last)
             seen = {}  # type: Dict[Any, int]
             for greenlet in list(self.greenlets)[:_LOOK_AT]:
@@ -202,7 +204,7 @@ class Probe(object):
             problem=problem,
             held=watch.found(),
             gap=max(watch.gap, self._gap),
-            seconds=sampler.clock() - self._began,
+            seconds=clock() - self._began,
             looked=self._looked,
             scheduler=self._thread.known,
             timeline=self._timeline.told(),

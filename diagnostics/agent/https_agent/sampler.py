@@ -6,10 +6,11 @@ holds it.
 """
 
 import os
+import signal
 import sys
-import time
 
 from . import frames
+from .clocks import clock, cpu
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,18 +31,20 @@ THREAD = "_thread" if sys.version_info[0] > 2 else "thread"
 get_ident = original(THREAD, "get_ident")
 start_new_thread = original(THREAD, "start_new_thread")
 _sleep = original("time", "sleep")
-clock = getattr(time, "monotonic", time.time)
+if sys.version_info >= (3, 11) and hasattr(signal, "sigtimedwait"):
+    # time.sleep waits there until a time of the clock, which libfaketime may have moved by years.
+    _wait = signal.sigtimedwait
+
+    def _sleep(seconds):
+        # type: (float) -> None
+        """Sleep for about ``seconds``."""
+        _wait((), seconds)
+
+
 TICK = 0.005
 HELD = 0.03  # seconds without a sign from the hub
 _DEEP = 40
 _IDLE = ("gevent/hub.py", "gevent/_hub_primitives.py", "gevent/libev/corecffi.py", "gevent/_ffi/loop.py")
-
-
-def cpu():
-    # type: () -> float
-    """Return the seconds of CPU that this process has used."""
-    spent = os.times()
-    return spent[0] + spent[1]
 
 
 def waits_in_loop(frame):

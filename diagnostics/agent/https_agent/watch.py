@@ -14,7 +14,7 @@ import sys
 import time
 
 from . import holds, hubs, recorder, sampler
-from .sampler import clock
+from .clocks import clock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _allocate_lock = sampler.original(sampler.THREAD, "allocate_lock")
 _start_new_thread = sampler.original(sampler.THREAD, "start_new_thread")
-_sleep = sampler.original("time", "sleep")
+_sleep = sampler._sleep
 _MAX_STACKS = 50  # stacks that are distinguished
 _IDLE = 0.0005  # seconds of CPU that waiting code may use
 _SEND = 0.25  # minimum seconds between two reports

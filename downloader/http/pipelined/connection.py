@@ -35,7 +35,7 @@ from downloader.core.pipeline_order import (  # noqa: E402
 from downloader.core.pipeline_window import room  # noqa: E402
 from downloader.core.state_machine import transition  # noqa: E402
 from downloader.errors import DestinationError, FetchError  # noqa: E402
-from downloader.http.exceptions import translate  # noqa: E402
+from downloader.http.exceptions import IDLE_TIMEOUT, translate  # noqa: E402
 from downloader.http.pipelined import connection_state as states  # noqa: E402
 from downloader.http.pipelined.connection_state import ConnectionEvent as Event  # noqa: E402
 from downloader.http.pipelined.interfaces import ConnectionOwner  # noqa: E402
@@ -185,6 +185,9 @@ class PipelinedConnection:
             and self.served
         ):
             self._process_single(completed.pop(), now)
+            return
+        if self._is_idle_timeout():
+            self._requeue_uncharged(completed[0][0])
             return
         if len(completed) > self._window.counted:
             self._count(now)
@@ -417,6 +420,9 @@ class PipelinedConnection:
             return
         if parser.refusal is not None:
             parser.finish()  # its body ends with the connection, in whatever way
+            if self._is_idle_timeout():
+                self._requeue_uncharged(parser.completed[0][0])
+                return
             self._on_close()
             return
         error = error or parser.cut_error()
@@ -433,6 +439,23 @@ class PipelinedConnection:
                 self.requeue_outstanding()
                 return
         self.fail(error)
+
+    def _is_idle_timeout(self) -> bool:
+        """Return whether the one response is a 408 that was sent before the request arrived.
+
+        Some servers send one before they close a connection that is idle, unrequested (RFC 9110 §15.5.9:
+        HAProxy, load balancers). No attempt is charged for that the first time.
+        """
+        completed = self.parser.completed
+        if self._deep or not self.served or len(completed) != 1:
+            return False
+        task, body = completed[0]
+        return isinstance(body, FetchError) and body.code == IDLE_TIMEOUT and not task.cut_off
+
+    def _requeue_uncharged(self, task: FetchTask) -> None:
+        """Close the connection, which has ended while it was idle, and request ``task`` on another one."""
+        task.cut_off += 1
+        self.requeue_outstanding()
 
     def fail(self, problem: Exception) -> None:
         """Fail the response that is being received, requeue those behind it, and close the connection.

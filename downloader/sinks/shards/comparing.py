@@ -1,27 +1,30 @@
 """Compare all that was published of shards with what is there: samples, rows, stats and indexes.
 
-What a record (``records``) says is compared; of a shard without one, what its stats say. Damage belongs to
-the samples that it concerns, which are then fetched again. What is left, such as the rows, is a file that
-has changed.
+What a record (``records``) says is compared; of a shard without one, what its stats say. Damage of a tar
+belongs to the samples that it concerns, which are then fetched again. What is left, such as the rows, is a
+file that has changed. A file that is not what was published is not trusted: no more of it is read than was
+published, a compressed one is decompressed up to --shard-size only, and a Parquet file is not opened.
 """
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from downloader.core.bucket_place import is_bucket
 from downloader.core.shard_keys import index_width, name_keys, possible_name_keys
 from downloader.files.directory import Directory, UnsafeFile
 from downloader.sinks.shards.files import INDEX, SIZES
-from downloader.sinks.shards.indexes import Indexed, index_lines, sizes_lines
+from downloader.sinks.shards.indexes import Compared, Indexed, index_lines, sizes_lines
 from downloader.sinks.shards.options import ShardOptions
 from downloader.sinks.shards.places import PublishedFiles
-from downloader.sinks.shards.reading import DigestingFile, SeenSample, read_parquet, read_tar
+from downloader.sinks.shards.reading import DigestingFile, SeenSample, TarReading, read_parquet, read_tar
 from downloader.sinks.shards.records import OtherFile, ShardRecord, read_record, unpack_sums
-from downloader.sinks.shards.stats import FileStats, file_name, items_name, stats_name
+from downloader.sinks.shards.stats import FileStats, file_name, stats_name
 from downloader.sinks.sink import Written
 
 __all__ = ["JobComparison", "ShardComparison"]
@@ -32,10 +35,14 @@ _CHANGED = "changed since it was published"
 
 
 class _Shard(NamedTuple):
-    """A shard that was read: its samples, and what is wrong with its files besides samples."""
+    """A shard that was read: its samples, and what is wrong with its files besides samples.
+
+    ``unread``: a file of it that is not what was published, and whose samples nobody has looked at.
+    """
 
     samples: dict[str, SeenSample]
     problems: list[tuple[str, str]]
+    unread: list[str]
 
 
 class ShardComparison:
@@ -90,8 +97,11 @@ class ShardComparison:
         """
         problem = _MISSING
         for shard in shards:
-            found = self._shard(shard).samples.get(key)
+            read = self._shard(shard)
+            found = read.samples.get(key)
             if found is None:
+                if read.unread:
+                    problem = f"{read.unread[0]} is not what was published"
                 continue
             if (found.size, found.crc) == content and found.intact:
                 return ""
@@ -134,7 +144,7 @@ class ShardComparison:
             return ""
         try:
             with self._files.open(other.name) as file:
-                digesting = DigestingFile(file)
+                digesting = DigestingFile(file, other.size)
                 digesting.finish()
         except UnsafeFile:
             return _CHANGED
@@ -159,11 +169,10 @@ class ShardComparison:
                 found.append((name, "does not agree with the shards"))
         return found
 
-    def files_of(self, shard: int) -> list[FileStats]:
-        """Return the files with samples of ``shard`` that an index has: all, if all its files are there."""
-        stated = self._stated(shard)
-        names = [*(file.name for file in stated.files), stats_name(shard)]
-        return stated.files if all(self._files.has(name) for name in names) else []
+    def files_of(self, shard: int) -> list[FileStats] | None:
+        """Return the files with samples of ``shard``, None if they are not all there: no index has them."""
+        files = self._stated(shard).files
+        return files if all(self._files.has(file.name) for file in files) else None
 
     # reading
 
@@ -181,9 +190,9 @@ class ShardComparison:
         while (name := self._name(shard, number)) in by_name or self._files.has(name):
             by_name.setdefault(name, None)
             number += 1
-        found = _Shard({}, [])
+        found = _Shard({}, [], [])
         for name, file in by_name.items():
-            problem = self._read_file(shard, name, file, stated, found.samples)
+            problem = self._read_file(name, file, stated, found)
             if problem:
                 found.problems.append((name, problem))
         return found
@@ -191,91 +200,102 @@ class ShardComparison:
     def _name(self, shard: int, number: int) -> str:
         return file_name(shard, number, self._store, self._options.compression)
 
-    def _read_file(
-        self,
-        shard: int,
-        name: str,
-        stated: FileStats | None,
-        record: ShardRecord,
-        samples: dict[str, SeenSample],
-    ) -> str:
-        """Add the samples of a file to ``samples``; return what is wrong with it besides these."""
+    def _read_file(self, name: str, stated: FileStats | None, record: ShardRecord, shard: _Shard) -> str:
+        """Add the samples of a file to ``shard``; return what is wrong with it besides these."""
         if not self._files.has(name):
             return ""  # so its samples are missing
+        if stated is None and record.others:
+            return "not a file of this shard"
         try:
-            found, count, whole = (self._parquet if self._store == "parquet" else self._tar)(
-                shard, name, stated, record
-            )
+            if self._store == "parquet":
+                found, count, whole = self._parquet(name, stated)
+            else:
+                found, count, whole = self._tar(name, stated, record)
         except UnsafeFile:
             return ""  # what is not a file has no samples
-        samples.update(found)
+        shard.samples.update(found)
         if stated is None:
-            # In a shard that has a record it is nobody's; of others nothing is known.
-            return "not a file of this shard" if record.others else ""
+            return ""  # nothing is known of it
+        if not found and not whole:
+            shard.unread.append(name)
         intact = sum(sample.intact for sample in found.values())
         if (whole and count == stated.samples) or intact < stated.samples:
             return ""
         return "changed outside its samples since it was published"
 
     def _tar(
-        self, shard: int, name: str, stated: FileStats | None, record: ShardRecord
+        self, name: str, stated: FileStats | None, record: ShardRecord
     ) -> tuple[Mapping[str, SeenSample], int, bool]:
         sums = unpack_sums(record.sums) if record.sums else None
-        with self._files.open(name) as file:
-            digesting = DigestingFile(file)
-            reading = read_tar(digesting, name, sums)
-            digesting.finish()
+        reading, digesting = self._read_tar(name, stated, sums, self._options.size)
+        if reading.cut and stated is not None and _may_be_larger(digesting, stated):
+            reading, digesting = self._read_tar(name, stated, sums, sys.maxsize)
         return reading.samples, reading.count, _is_whole(digesting, stated, exact=reading.exact)
 
-    def _parquet(
-        self, shard: int, name: str, stated: FileStats | None, record: ShardRecord
-    ) -> tuple[Mapping[str, SeenSample], int, bool]:
+    def _read_tar(
+        self, name: str, stated: FileStats | None, sums: frozenset[int] | None, most: int
+    ) -> tuple[TarReading, DigestingFile]:
         with self._files.open(name) as file:
-            digesting = DigestingFile(file)
+            digesting = DigestingFile(file, stated.size if stated is not None else -1)
+            reading = read_tar(digesting, name, sums, most)
             digesting.finish()
-            whole = _is_whole(digesting, stated, exact=True)
-            file.seek(0)
-            rows = None if whole else self._rows(shard, record)
-            found = dict(read_parquet(file, rows))
-        return found, len(found), whole
+        return reading, digesting
 
-    def _rows(self, shard: int, record: ShardRecord) -> dict[str, dict[str, Any]]:
-        """Return the rows of ``shard`` by key, with which a damaged file is compared; none if they are not
-        what was published."""
-        from pyarrow import ArrowException, parquet
-
-        name = items_name(shard, self._store, "parquet")
-        if any(self._problem_of(other) for other in record.others if other.name == name):
-            return {}
-        try:
-            with self._files.open(name) as file:
-                return {row["key"]: row for row in parquet.read_table(file).to_pylist()}
-        except (ArrowException, OSError, KeyError):
-            return {}
+    def _parquet(self, name: str, stated: FileStats | None) -> tuple[Mapping[str, SeenSample], int, bool]:
+        with self._files.open(name) as file:
+            if stated is not None:
+                digesting = DigestingFile(file, stated.size)
+                digesting.finish()
+                if not _is_whole(digesting, stated, exact=True):
+                    return {}, 0, False
+                file.seek(0)
+            found = dict(read_parquet(file, vouched=stated is not None))
+        return found, len(found), True
 
 
 class JobComparison(ShardComparison):
     """That of a job on one machine, whose own files are in ``home``; see ``sinks.sink.Comparison``.
 
-    ``indexed``: where its indexes are made, DEST or, for a bucket, ``home``.
+    ``root``: DEST, a directory or ``s3://…``.
     """
 
     def __init__(
-        self, files: PublishedFiles, store: str, options: ShardOptions, home: Directory, indexed: Path
+        self, files: PublishedFiles, store: str, options: ShardOptions, home: Directory, root: str
     ) -> None:
         super().__init__(files, store, options, partial(read_record, home))
         self._home = home
-        self._indexed = indexed
+        self._in_bucket = is_bucket(root)
+        self._indexed = Indexed(home, Path(home if self._in_bucket else root))
+        self._changed_stats: list[int] = []
+
+    def left(self, shard: int) -> list[tuple[str, str]]:
+        found = super().left(shard)
+        if any(name == stats_name(shard) for name, _ in found):
+            self._changed_stats.append(shard)
+        return found
 
     def finish(self, shards: Sequence[int]) -> list[tuple[str, str]]:
-        """See ``sinks.sink.Comparison``."""
-        indexed = Indexed(self._home, self._indexed)
-        if not indexed.counts(len(shards)):
+        """See ``sinks.sink.Comparison``. Let the next run write again what it can."""
+        files = {shard: self.files_of(shard) for shard in shards}
+        writable = not self._home.is_read_only()
+        if self._in_bucket and writable:
+            lost = [shard for shard, found in files.items() if found is None]
+            Compared(lost, sorted(self._changed_stats)).note(self._home)
+        if not self._indexed.counts(len(shards)):
             return []  # they are written at the end of a run
-        wrong = self.indexes([file for shard in shards for file in self.files_of(shard)])
-        if wrong and not self._home.is_read_only():
-            indexed.forget()
+        wrong = self.indexes([file for found in files.values() for file in found or ()])
+        if (wrong or self._changed_stats) and writable:
+            self._indexed.forget()
         return wrong
+
+
+def _may_be_larger(found: DigestingFile, stated: FileStats) -> bool:
+    """Return whether a file of which more than --shard-size comes out may be what was published.
+
+    Then its digest is right; without one, it has one sample, as only such a shard may be so large.
+    """
+    has_digest = bool(stated.md5) or stated.crc32 >= 0
+    return (has_digest or stated.samples == 1) and _is_whole(found, stated, exact=True)
 
 
 def _is_whole(found: DigestingFile, stated: FileStats | None, *, exact: bool) -> bool:

@@ -3,7 +3,7 @@
 ``shards/N.part``: the part of shard N. ``shards/N.sealed``: that all items of the shard are finished, and
 how (``SealedShard``); written before the shard is published. Both are removed when it is. ``indexed``: see
 ``indexes.Indexed``. ``published/``: see ``records``. If the shards are in a bucket: ``stats/`` with
-copies of their stats, and the indexes.
+copies of their stats, the indexes, and ``compared``: see ``indexes.Compared``.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from typing import Final
 import msgspec
 
 from downloader.core.item_states import unpack
+from downloader.errors import UNDECODABLE
 from downloader.files.directory import Directory, Entry
 from downloader.messages import Failure
 
 __all__ = [
+    "COMPARED",
     "INDEX",
     "INDEXED",
     "LARGEST_FILE",
@@ -41,6 +43,7 @@ STATS = "stats"
 INDEX = "shards.json"
 SIZES = "sizes.json"
 INDEXED = "indexed"
+COMPARED = "compared"
 PUBLISHED = "published"
 PUBLISHING = "publishing-"
 LARGEST_FILE: Final = 256 << 20
@@ -82,7 +85,7 @@ def read_sealed(home: Directory, shard: int) -> SealedShard | None:
     try:
         sealed = msgspec.msgpack.decode(sealed_path(home, shard).read(LARGEST_FILE), type=SealedShard)
         unpack(sealed.marks)
-    except (FileNotFoundError, ValueError):  # DecodeError is one
+    except (FileNotFoundError, *UNDECODABLE):
         return None
     return sealed
 
@@ -95,5 +98,6 @@ def sealed_shards(home: Directory) -> list[int]:
 def forget(home: Directory) -> None:
     """Remove everything of shards from ``home``. Raises OSError."""
     notes = (f"{INDEX}.md5", f"{SIZES}.md5")
-    for name in (SHARDS, STATS, INDEX, SIZES, INDEXED, PUBLISHED, *notes, *home.names(f"{PUBLISHING}.*")):
+    own = (SHARDS, STATS, INDEX, SIZES, INDEXED, COMPARED, PUBLISHED, *notes)
+    for name in (*own, *home.names(f"{PUBLISHING}.*")):
         (home / name).remove_tree()

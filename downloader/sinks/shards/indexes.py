@@ -1,4 +1,4 @@
-"""Write the indexes of a whole dataset from the stats of its shards.
+"""Write the indexes of a whole dataset from the records of its shards.
 
 ``shards.json`` is what wids reads (``wids-shard-index-v1``, written by ``wids_index.py`` of webdataset
 0.2.111), ``sizes.json`` what open_clip reads. The supervisor calls this, so it imports neither pyarrow nor
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -17,27 +17,22 @@ import msgspec
 from downloader.core.bucket_place import is_bucket
 from downloader.core.file_errors import advice
 from downloader.core.frames import pack
-from downloader.errors import DestinationError
+from downloader.errors import UNDECODABLE, DestinationError
 from downloader.files.directory import Directory, Entry, UnsafeFile, open_directory
 from downloader.process import isolation
 from downloader.process.watching import STALL_TIMEOUT, Stalled, run_watched
-from downloader.sinks.shards.files import INDEX, INDEXED, LARGEST_FILE, SIZES, STATS
+from downloader.sinks.shards.files import COMPARED, INDEX, INDEXED, LARGEST_FILE, SIZES, STATS
 from downloader.sinks.shards.jobs import PublisherSettings, bucket_settings
-from downloader.sinks.shards.stats import STATS_NAME, FileStats, stats_name
+from downloader.sinks.shards.records import Ours, ShardRecord, read_record
+from downloader.sinks.shards.stats import FileStats, read_stats, stats_name
 from downloader.sinks.stored import md5_of_file
 from downloader.sinks.taken_names import give_name
 
-__all__ = ["Indexed", "index_lines", "sizes_lines", "write_indexes", "write_indexes_of"]
+__all__ = ["Compared", "Indexed", "index_lines", "sizes_lines", "write_indexes", "write_indexes_of"]
 
 _encode = msgspec.json.Encoder().encode
 _LONGEST_NOTE = 1000
 _MOST_DIGESTS = 8  # of runs that were killed one after the other
-
-
-class _Files(msgspec.Struct, frozen=True, gc=False):
-    """The part of the stats that is needed here."""
-
-    files: list[FileStats]
 
 
 class _Shard(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
@@ -101,37 +96,178 @@ def _size(path: Path) -> int:
         return -1
 
 
+class Compared(msgspec.Struct, frozen=True):
+    """What ``verify`` has found in a bucket, which a run need not be allowed to look at.
+
+    ``lost``: the shards whose files with samples are not all there. ``stats``: those whose stats are not
+    what was published.
+    """
+
+    lost: list[int] = []
+    stats: list[int] = []
+
+    @classmethod
+    def read(cls, home: Directory) -> Compared:
+        """Return what was noted in ``home`` last. Raises OSError."""
+        try:
+            return msgspec.json.decode((home / COMPARED).read(LARGEST_FILE), type=cls)
+        except (FileNotFoundError, *UNDECODABLE):
+            return cls()
+
+    def note(self, home: Directory) -> None:
+        """Note it in ``home``. Raises OSError."""
+        if self != Compared.read(home):
+            (home / COMPARED).write(_encode(self))
+
+
 def write_indexes(
     root: str,
     home: Directory,
+    shards: Iterable[int],
     endpoint_url: str = "",
     region: str = "",
     *,
     existing: str = "replace",
     stall_timeout: float = STALL_TIMEOUT,
 ) -> int:
-    """Write ``shards.json`` and ``sizes.json`` for all shards that are published in ``root``.
+    """Write ``shards.json`` and ``sizes.json`` for ``shards``, which the job has published in ``root``.
 
     Both are sorted by the number of the shard, and replaced as a whole. A dataset without samples has
-    neither, since wids refuses an empty one. If ``root`` is a bucket (``s3://…``), they are made from the
-    copies of the stats in ``home``, and a process of its own puts them there.
+    neither, since wids refuses an empty one. What a shard has is in its record in ``home``; only of one
+    that has none, its stats are asked. A shard whose files are gone is left out; of a bucket
+    (``s3://…``), where a process of its own puts the indexes, ``verify`` has found which these are.
 
-    Return how many files of somebody else were replaced by them; ``existing``: see --existing. Raises
+    Stats that are not what was published are written again.
+
+    Return how many files of somebody else were replaced; ``existing``: see --existing. Raises
     DestinationError.
     """
     bucket = is_bucket(root)
+    replaced = 0
     try:
-        with (home / STATS).opened() if bucket else open_directory(root) as directory:
-            files = list(_published(directory, beside=not bucket))
+        with contextlib.ExitStack() as opened:
+            compared = Compared.read(home) if bucket else Compared()
+            directory = None if bucket else opened.enter_context(open_directory(root))
+            published = _Published(home, directory, compared)
+            files = [file for shard in sorted(shards) for file in published.files(shard)]
+            for name, record in published.stats.items():
+                if directory is None:
+                    (home / STATS).make_directory()
+                    (home / STATS / name).write(record.stats)
+                else:
+                    replaced += _write_stats(directory, name, record, existing)
     except FileNotFoundError:
-        if not bucket:
-            raise _failed(root, "the destination was removed") from None
-        files = []
+        raise _failed(root, "the destination was removed") from None
+    except DestinationError:
+        raise
     except OSError as error:
         raise _failed(root, advice(error)) from error
-    return write_indexes_of(
-        files, root, home, endpoint_url, region, existing=existing, stall_timeout=stall_timeout
+    replaced += write_indexes_of(
+        files,
+        root,
+        home,
+        endpoint_url,
+        region,
+        existing=existing,
+        stall_timeout=stall_timeout,
+        stats=list(published.stats),
     )
+    if bucket:
+        Compared(compared.lost).note(home)
+    if published.changed:
+        raise _failed(root, published.changed)
+    return replaced
+
+
+class _Published:
+    """What the job has published of each shard.
+
+    ``stats``: the names of the stats that are to be written again, with the records that have them.
+    ``changed``: that others cannot be, and what to do.
+    """
+
+    def __init__(self, home: Directory, directory: Directory | None, compared: Compared) -> None:
+        self._home = home
+        self._directory = directory
+        self._names = set(directory.names()) if directory is not None else None
+        self._lost = frozenset(compared.lost)
+        self._changed_stats = frozenset(compared.stats)
+        self.stats: dict[str, ShardRecord] = {}
+        self.changed = ""
+
+    def files(self, shard: int) -> list[FileStats]:
+        """Return the files with samples of ``shard``, none if they are not all there. Raises OSError."""
+        if shard in self._lost:
+            return []
+        record = read_record(self._home, shard)
+        if record is None:
+            return self._there(self._files_of_stats(shard))
+        self._check_stats(shard, record)
+        return self._there(record.files)
+
+    def _there(self, files: list[FileStats]) -> list[FileStats]:
+        return files if self._names is None or all(file.name in self._names for file in files) else []
+
+    def _files_of_stats(self, shard: int) -> list[FileStats]:
+        """Return what the stats of ``shard`` have, which has no record."""
+        name = stats_name(shard)
+        path = self._home / STATS / name if self._directory is None else self._directory / name
+        try:
+            stats = read_stats(path)
+        except UnsafeFile:
+            stats = None
+        if stats is not None:
+            return stats.files
+        tars = {f"{shard:05d}.tar{suffix}" for suffix in ("", ".gz", ".zst")}
+        is_there = path.exists() or not tars.isdisjoint(self._names or ())
+        if is_there:
+            self._tell(name)
+        return []
+
+    def _check_stats(self, shard: int, record: ShardRecord) -> None:
+        """Note if the stats of ``shard`` are not what ``record`` says, unless all of the shard is gone."""
+        name = stats_name(shard)
+        if self._directory is None or self._names is None:
+            is_right = shard not in self._changed_stats
+        elif record.files and not any(file.name in self._names for file in record.files):
+            return
+        else:
+            is_right = _has_md5(self._directory / name, record)
+        if is_right:
+            return
+        if record.stats:
+            self.stats[name] = record
+        elif self._names is not None and name in self._names:
+            self._tell(name)
+
+    def _tell(self, name: str) -> None:
+        self.changed = self.changed or (
+            f"{name} is not what was published, and cannot be written again; move it away with the files "
+            "of its shard, verify, and run the same command again"
+        )
+
+
+def _has_md5(path: Entry, record: ShardRecord) -> bool:
+    """Return whether the file ``path`` is one of the others of ``record``."""
+    try:
+        content = path.read(LARGEST_FILE)
+    except OSError:
+        return False
+    digest = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    return any(other.name == path.leaf and other.md5 in ("", digest) for other in record.others)
+
+
+def _write_stats(directory: Directory, name: str, record: ShardRecord, existing: str) -> bool:
+    """Write the stats ``name`` again; return whether they replaced something else. Raises OSError."""
+    path = directory / f".downloader-{name}"
+    try:
+        with path.writer(0o666) as file:
+            file.write(record.stats)
+        return give_name(path, directory / name, str(directory), existing, Ours([record]).has)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            path.unlink()
+        raise
 
 
 def write_indexes_of(
@@ -143,8 +279,12 @@ def write_indexes_of(
     *,
     existing: str = "replace",
     stall_timeout: float = STALL_TIMEOUT,
+    stats: Sequence[str] = (),
 ) -> int:
-    """Do the same for ``files``, which are all files with samples, in order. Raises DestinationError."""
+    """Do the same for ``files``, which are all files with samples, in order. Raises DestinationError.
+
+    ``stats``: the names of stats in ``home`` that are put into a bucket as well.
+    """
     if not files:
         return 0
     replaced = 0
@@ -155,7 +295,9 @@ def write_indexes_of(
             for name, lines in ((INDEX, index_lines(files)), (SIZES, sizes_lines(files))):
                 replaced += _write(target, name, lines, None if bucket else home, existing)
         failure = (
-            _put(bucket_settings(root, str(home), endpoint_url, region, stall_timeout)) if bucket else ""
+            _put(bucket_settings(root, str(home), endpoint_url, region, stall_timeout), stats)
+            if bucket
+            else ""
         )
     except OSError as error:
         failure = advice(error)
@@ -168,34 +310,17 @@ def _failed(root: str, why: str) -> DestinationError:
     return DestinationError(f"cannot write the indexes of {root}: {why}")
 
 
-def _put(settings: PublisherSettings) -> str:
-    """Put both files from the home into the bucket; return why that failed, or ""."""
-    argv, env = isolation.child("downloader.sinks.shards.publisher.process:serve_put", INDEX, SIZES)
-    given = pack(msgspec.msgpack.encode(settings))
+def _put(settings: PublisherSettings, stats: Sequence[str]) -> str:
+    """Put both files, and ``stats``, from the home into the bucket; return why that failed, or ""."""
+    argv, env = isolation.child("downloader.sinks.shards.publisher.process:serve_put")
+    names = [*stats, INDEX, SIZES]
+    given = pack(msgspec.msgpack.encode(settings)) + pack(msgspec.msgpack.encode(names))
     try:
         status, answer = run_watched(argv, env, given, settings.stall_timeout, patient=True)
     except Stalled as error:
         return f"{error}; run the same command again"
     text = answer.decode("utf-8", "replace")
     return text or (f"the process for it ended with status {status}" if status else "")
-
-
-def _published(directory: Directory, *, beside: bool) -> Iterator[FileStats]:
-    """Yield the files with samples that have stats in ``directory``.
-
-    ``beside``: the files are in the same directory, or their publishing was not finished.
-    """
-    names = set(directory.names())
-    found = {int(match[1]) for match in map(STATS_NAME.fullmatch, names) if match}
-    numbers = sorted(number for number in found if stats_name(number) in names)
-    decode = msgspec.json.Decoder(_Files).decode
-    for number in numbers:
-        try:
-            files = decode((directory / stats_name(number)).read(LARGEST_FILE)).files
-        except (UnsafeFile, msgspec.DecodeError):
-            continue  # a file of somebody else
-        if not beside or all(file.name in names for file in files):
-            yield from files
 
 
 def index_lines(files: Sequence[FileStats]) -> Iterator[bytes]:

@@ -5,24 +5,28 @@ from __future__ import annotations
 import contextlib
 import gzip
 import importlib
+import os
 import zlib
 from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from downloader.core.checksum import crc32
 from downloader.core.extras import ZSTD
 from downloader.core.shard_keys import index_width, name_keys, possible_name_keys
 from downloader.files.directory import Directory, Entry, UnsafeFile, open_regular
 from downloader.sinks.shards.options import ShardOptions
+from downloader.sinks.shards.reading import Bounded, read_parquet
 from downloader.sinks.shards.samples import samples
 from downloader.sinks.shards.stats import FileStats, file_name
+from downloader.sinks.shards.ustar import Readable
 from downloader.sinks.sink import Written
-from downloader.sinks.stored import md5_of_file
+from downloader.sinks.stored import crc_of, md5_of_file
 
 __all__ = ["ShardInspector", "are_whole"]
 
+_MOST_TIMES = 1032  # bytes that deflate makes of one
+_MOST_UNKNOWN = 1 << 30  # bytes of a shard whose --shard-size is not known here: the default
 _SHARDS_IN_MEMORY = 4  # items are inspected in order, each in the shard of its batch or in a later one
 
 
@@ -92,11 +96,13 @@ class ShardInspector:
         if shard not in self._read:
             found: dict[str, tuple[int, int]] = {}
             number = 0
-            read = _parquet_samples if self._store == "parquet" else _tar_samples
             # What is not a file, or leads elsewhere, has no samples.
             while (path := self._path(shard, number)).exists():
                 with contextlib.suppress(UnsafeFile), open(open_regular(path), "rb") as file:
-                    found.update(read(file, path.name))
+                    if self._store == "parquet":
+                        found.update(_parquet_samples(file))
+                    else:
+                        found.update(_tar_samples(file, path.name, self._options.size))
                 number += 1
             self._read[shard] = found
             if len(self._read) > _SHARDS_IN_MEMORY:
@@ -110,7 +116,7 @@ class ShardInspector:
 def are_whole(directory: Directory, files: Sequence[FileStats]) -> bool:
     """Return whether each of ``files`` is in ``directory`` with its size and its MD5. Raises OSError.
 
-    One without an MD5, which is a tar, must have all of its samples.
+    Without an MD5 the CRC-32 counts; of an earlier version, which has neither, the number of samples.
     """
     return all(_is_whole(directory / each.name, each) for each in files)
 
@@ -121,39 +127,34 @@ def _is_whole(path: Entry, file: FileStats) -> bool:
     with path.reader() as content:
         if file.md5:
             return md5_of_file(content) == file.md5
-        return len(_tar_samples(content, path.leaf)) == file.samples
+        if file.crc32 >= 0:
+            return crc_of(content.fileno()) == file.crc32
+        return len(_tar_samples(content, path.leaf, _MOST_UNKNOWN)) == file.samples
 
 
-def _tar_samples(shard: BinaryIO, name: str) -> dict[str, tuple[int, int]]:
-    """Return size and CRC-32 of the samples in the open file ``shard``."""
+def _tar_samples(shard: BinaryIO, name: str, most: int) -> dict[str, tuple[int, int]]:
+    """Return size and CRC-32 of the samples in the open file ``shard``.
+
+    No more is decompressed than ``most`` bytes and what gzip can make of so large a file.
+    """
     found: dict[str, tuple[int, int]] = {}
     if name.endswith(".tar"):
         _add(found, shard)
         return found
+    most += _MOST_TIMES * os.fstat(shard.fileno()).st_size
     module: Any = gzip if name.endswith(".gz") else importlib.import_module(ZSTD)
     damaged = zlib.error if name.endswith(".gz") else module.ZstdError
     # Of a damaged shard, what can be decompressed is compared, and the rest is missing.
     with contextlib.suppress(EOFError, OSError, damaged), module.open(shard, "rb") as file:
-        _add(found, file)
+        _add(found, Bounded(file, most))
     return found
 
 
-def _add(found: dict[str, tuple[int, int]], file: BinaryIO) -> None:
+def _add(found: dict[str, tuple[int, int]], file: Readable) -> None:
     for sample in samples(file):
         found[sample.key] = (sample.size, sample.crc)
 
 
-def _parquet_samples(shard: BinaryIO, name: str) -> dict[str, tuple[int, int]]:
-    from pyarrow import ArrowException, parquet
-
-    found: dict[str, tuple[int, int]] = {}
+def _parquet_samples(shard: BinaryIO) -> dict[str, tuple[int, int]]:
     # As above: what cannot be read is missing.
-    with (
-        contextlib.suppress(ArrowException, OSError),
-        parquet.ParquetFile(shard) as file,
-    ):
-        for batch in file.iter_batches(batch_size=1000, columns=["key", "bytes"]):
-            for key, content in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
-                body = content.as_buffer()
-                found[key] = (body.size, crc32(body))
-    return found
+    return {key: (seen.size, seen.crc) for key, seen in read_parquet(shard, vouched=False)}

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 from downloader.core.bucket_place import is_bucket
 from downloader.errors import DestinationError
 from downloader.files.directory import Directory, open_directory, open_regular
-from downloader.sinks.bucket_store import BucketError, open_bucket, refused
+from downloader.sinks.bucket_store import BucketError, open_bucket, translated
 from downloader.sinks.shards.files import STATS
 from downloader.sinks.shards.stats import ShardStats, read_stats, stats_name
 
@@ -73,40 +76,39 @@ class BucketFiles:
         if self._names is None:
             import obstore
 
-            try:
+            with self._read():
                 pages = obstore.list(self._store)
                 self._names = frozenset(entry["path"] for page in pages for entry in page)
-            except Exception as error:
-                raise self._failed(error) from error
         return name in self._names
 
     def open(self, name: str) -> BinaryIO:
         import obstore
 
-        try:
+        with self._read():
             reader = obstore.open_reader(self._store, name, buffer_size=_BUFFER)
-        except Exception as error:
-            raise self._failed(error) from error
-        return io.BufferedReader(_Raw(reader, self._failed), _BUFFER)
+        return io.BufferedReader(_Raw(reader, self._read), _BUFFER)
 
     def stats(self, shard: int) -> ShardStats | None:
         if self._home is None:
             return None
         return read_stats(self._home / STATS / stats_name(shard))
 
-    def _failed(self, error: Exception) -> DestinationError:
+    @contextlib.contextmanager
+    def _read(self) -> Iterator[None]:
+        """Raise DestinationError for what fails in the block."""
         try:
-            refused(error)
-        except (BucketError, OSError) as found:
-            return DestinationError(f"{self._root} cannot be read: {found}")
+            with translated():
+                yield
+        except (BucketError, OSError) as error:
+            raise DestinationError(f"{self._root} cannot be read: {error}") from error
 
 
 class _Raw(io.RawIOBase):
-    """An object that obstore reads."""
+    """An object that obstore reads. ``read``: in its block a request may fail."""
 
-    def __init__(self, reader: Any, failed: Any) -> None:
+    def __init__(self, reader: Any, read: Callable[[], AbstractContextManager[None]]) -> None:
         self._reader = reader
-        self._failed = failed
+        self._in_block = read
 
     def readable(self) -> bool:
         return True
@@ -115,10 +117,8 @@ class _Raw(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        try:
+        with self._in_block():
             piece = bytes(self._reader.read(len(buffer)))
-        except Exception as error:
-            raise self._failed(error) from error
         buffer[: len(piece)] = piece
         return len(piece)
 

@@ -6,17 +6,27 @@ import contextlib
 import gzip
 import hashlib
 import importlib
+import sys
 import zlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
 from downloader.core.checksum import crc32
 from downloader.core.extras import ZSTD
 from downloader.core.frames import MAX_FRAME
+from downloader.sinks.shards.parquet_batches import batches
 from downloader.sinks.shards.samples import is_stated, metadata_member
-from downloader.sinks.shards.ustar import BLOCK, END, Member, header, header_of, padding
+from downloader.sinks.shards.ustar import BLOCK, END, Member, Readable, header, header_of, padding
 
-__all__ = ["DigestingFile", "SeenSample", "TarReading", "compression_of", "read_parquet", "read_tar"]
+__all__ = [
+    "Bounded",
+    "DigestingFile",
+    "SeenSample",
+    "TarReading",
+    "compression_of",
+    "read_parquet",
+    "read_tar",
+]
 
 _PIECE = 1 << 20
 
@@ -32,26 +42,35 @@ class SeenSample(NamedTuple):
 class TarReading:
     """What is in a tar. ``exact``: every byte is what we write around the samples, up to the end.
 
-    A key that is there twice has its last sample.
+    ``cut``: it was not read to its end, as more came out of it than was allowed. A key that is there twice
+    has its last sample.
     """
 
     def __init__(self) -> None:
         self.samples: dict[str, SeenSample] = {}
         self.count = 0
         self.exact = True
+        self.cut = False
 
 
 class DigestingFile:
-    """A file that is read from its beginning to its end, and its digests."""
+    """A file that is read from its beginning to its end, and its digests.
 
-    def __init__(self, file: BinaryIO) -> None:
+    ``most``: no more bytes are read, -1 for all; ``size`` is one more in the end, if there are more.
+    """
+
+    def __init__(self, file: BinaryIO, most: int = -1) -> None:
         self._file = file
+        self._most = most
         self._md5 = hashlib.md5(usedforsecurity=False)
         self.crc32 = 0
         self.size = 0
 
     def read(self, most: int = -1) -> bytes:
         """Return the next bytes, at most ``most``."""
+        if self._most >= 0:
+            left = self._most - self.size
+            most = left if most < 0 else min(most, left)
         piece = self._file.read(most)
         self._md5.update(piece)
         self.crc32 = crc32(piece, self.crc32)
@@ -62,6 +81,8 @@ class DigestingFile:
         """Read what is left."""
         while self.read(_PIECE):
             pass
+        if self.size == self._most and self._file.read(1):
+            self.size += 1
 
     @property
     def md5(self) -> str:
@@ -88,11 +109,27 @@ def compression_of(name: str) -> str:
     return name.rpartition(".")[2].replace("tar", "")
 
 
-def read_tar(shard: Any, name: str, sums: Collection[int] | None) -> TarReading:
+class Bounded:
+    """A file of which no more than ``most`` bytes are read. ``reached``: more were asked for."""
+
+    def __init__(self, file: BinaryIO, most: int) -> None:
+        self._file = file
+        self._left = most
+        self.reached = False
+
+    def read(self, most: int) -> bytes:
+        """Return the next bytes, at most ``most``; none behind the bound."""
+        piece = self._file.read(min(most, self._left))
+        self._left -= len(piece)
+        self.reached |= not self._left and len(piece) < most
+        return piece
+
+
+def read_tar(shard: Any, name: str, sums: Collection[int] | None, most: int = sys.maxsize) -> TarReading:
     """Return what is in the open tar ``name``, which may be compressed; ``shard`` is a DigestingFile.
 
-    ``sums``: of the samples that were published in it, None if they are not known. Of a damaged file, what
-    can be decompressed counts. Raises OSError.
+    ``sums``: of the samples that were published in it, None if they are not known. ``most``: no more bytes
+    are decompressed. Of a damaged file, what can be decompressed counts. Raises OSError.
     """
     reading = TarReading()
     compression = compression_of(name)
@@ -103,13 +140,15 @@ def read_tar(shard: Any, name: str, sums: Collection[int] | None) -> TarReading:
     damaged = zlib.error if compression == "gz" else module.ZstdError
     whole = False
     with contextlib.suppress(EOFError, OSError, damaged), module.open(shard, "rb") as file:
-        _read(file, reading, sums)
+        bounded = Bounded(file, most)
+        _read(bounded, reading, sums)
+        reading.cut = bounded.reached
         whole = True
-    reading.exact &= whole
+    reading.exact &= whole and not reading.cut
     return reading
 
 
-def _read(file: BinaryIO, reading: TarReading, sums: Collection[int] | None) -> None:
+def _read(file: Readable, reading: TarReading, sums: Collection[int] | None) -> None:
     """Read the members of ``file``; a block that is no header of ours is passed over."""
     at = 0
     zeros = 0
@@ -167,7 +206,7 @@ class _Sample:
         self._whole = True
         self._metadata = b""
 
-    def take(self, file: BinaryIO, member: Member, *, kept: bool) -> bool:
+    def take(self, file: Readable, member: Member, *, kept: bool) -> bool:
         """Read the content of ``member``; return whether it is whole, with the zeros behind it."""
         kept = kept and member.size <= MAX_FRAME
         text = []
@@ -200,26 +239,17 @@ class _Sample:
         return SeenSample(self._size, self._crc, self._whole and (sums is None or self._sum in sums))
 
 
-def read_parquet(
-    shard: BinaryIO, rows: Mapping[str, Mapping[str, Any]] | None
-) -> Iterator[tuple[str, SeenSample]]:
+def read_parquet(shard: BinaryIO, *, vouched: bool) -> Iterator[tuple[str, SeenSample]]:
     """Yield the samples of the open Parquet file ``shard`` by key, up to where it can be read.
 
-    ``rows``: those of the items, by key, with which all columns but the content are compared; None if they
-    need not be. A column that is in one of the two tables only is not compared.
+    ``vouched``: it is what was published.
     """
-    from pyarrow import ArrowException, parquet
+    from pyarrow import ArrowException
 
     damaged = ArrowException, OSError, ValueError, KeyError, OverflowError, MemoryError
-    with contextlib.suppress(*damaged), parquet.ParquetFile(shard) as file:
-        others = [name for name in file.schema_arrow.names if name not in ("key", "bytes")]
-        columns = ["key", "bytes", *(others if rows is not None else ())]
-        for batch in file.iter_batches(batch_size=1000, columns=columns):
-            keys = batch.column("key").to_pylist()
-            said = {name: batch.column(name).to_pylist() for name in columns[2:]}
-            for at, (key, content) in enumerate(zip(keys, batch.column("bytes"), strict=True)):
+    with contextlib.suppress(*damaged):
+        for batch in batches(shard, ["key", "bytes"], vouched=vouched):
+            for key, content in zip(batch.column("key").to_pylist(), batch.column("bytes"), strict=True):
                 body = content.as_buffer()
                 if key is not None and body is not None:
-                    row = rows.get(key) if rows is not None else {}
-                    agrees = row is not None and all(values[at] == row.get(n) for n, values in said.items())
-                    yield key, SeenSample(body.size, crc32(body), agrees)
+                    yield key, SeenSample(body.size, crc32(body), intact=True)

@@ -14,6 +14,7 @@ from functools import partial
 import msgspec
 
 from downloader.core.checksum import crc32
+from downloader.errors import UNDECODABLE
 from downloader.files.directory import Directory, Entry, UnsafeFile
 from downloader.sinks.shards.files import LARGEST_FILE, PUBLISHED
 from downloader.sinks.shards.stats import IS_OURS, FileStats
@@ -38,13 +39,15 @@ class ShardRecord(msgspec.Struct, frozen=True):
     ``sums``: of a tar, in no order, as ``pack_sums`` packs them. The sum of a sample is the CRC-32 of
     what is in its members but the first, one behind the other. The last of them is ``KEY.json``, which has
     the key, and the CRC-32 of what is in the first. ``former``: the other files of attempts that were
-    killed; stats have times, so those of each attempt differ.
+    killed; stats have times, so those of each attempt differ. ``stats``: the content of the stats, to write
+    them again; a record of an earlier version has none.
     """
 
     files: list[FileStats]
     others: list[OtherFile] = []
     sums: bytes = b""
     former: list[OtherFile] = []
+    stats: bytes = b""
 
     @property
     def names(self) -> list[str]:
@@ -120,7 +123,7 @@ def read_record(home: Directory, shard: int) -> ShardRecord | None:
         if crc32(body).to_bytes(_CHECKSUM, "little") != content[:_CHECKSUM]:
             return None
         record = msgspec.msgpack.decode(body, type=ShardRecord)
-        unpack_sums(record.sums)
-    except (FileNotFoundError, ValueError):  # DecodeError is one
+    except (FileNotFoundError, *UNDECODABLE):
         return None
-    return record if all(map(IS_OURS, record.names)) else None
+    is_whole = len(record.sums) % array("I").itemsize == 0
+    return record if is_whole and all(map(IS_OURS, record.names)) else None

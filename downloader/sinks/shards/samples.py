@@ -10,15 +10,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from math import isfinite
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from downloader.core.checksum import crc32
 from downloader.core.frames import MAX_FRAME
 from downloader.core.shard_keys import KEY_BYTES, UNKNOWN
+from downloader.errors import UNDECODABLE
 from downloader.sinks.shards.jobs import METADATA
-from downloader.sinks.shards.ustar import BLOCK, Member, Members, header, padding
+from downloader.sinks.shards.ustar import BLOCK, Member, Members, Readable, header, padding
 
 __all__ = [
     "Sample",
@@ -55,12 +56,24 @@ class Sample(msgspec.Struct, frozen=True, gc=False):
     fetched_at: float
 
 
-class _Stated(msgspec.Struct, frozen=True):
-    """The part of ``KEY.json`` that is compared with the content; at least one of the two is there."""
+class _Stated(msgspec.Struct, frozen=True, gc=False):
+    """The fields of ``KEY.json`` of which a table is made later, so each has its type.
+
+    ``size`` and at least one of the two digests are compared with the content.
+    """
 
     size: int
     sha256: str = ""
     crc32: int = -1
+    key: str | None = None
+    name: str | None = None
+    url: str | None = None
+    final_url: str | None = None
+    status: int | None = None
+    content_type: str | None = None
+    etag: str | None = None
+    last_modified: str | None = None
+    fetched_at: float | None = None
 
 
 class WholeSample(NamedTuple):
@@ -151,7 +164,7 @@ def kept_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def samples(file: BinaryIO) -> Iterator[WholeSample]:
+def samples(file: Readable) -> Iterator[WholeSample]:
     """Yield the whole samples of the tar file ``file``, in order, up to the first member that is not whole.
 
     Reads it once, from its beginning. Raises what ``file.read`` raises.
@@ -204,7 +217,8 @@ def is_stated(metadata: bytes, size: int, crc: int, sha256: Callable[[], str]) -
     """Return whether a content with this size and these digests is what ``metadata``, a KEY.json, says."""
     try:
         stated = _decode_stated(metadata)
-    except msgspec.DecodeError:
+        metadata.decode()  # msgspec passes over what it has no field for
+    except UNDECODABLE:
         return False
     if stated.sha256:
         return (size, sha256()) == (stated.size, stated.sha256)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from downloader.sinks.shards.options import (
 )
 
 if TYPE_CHECKING:  # the command line loads every kind, for its help
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from downloader.config.config import Config
     from downloader.core.ownership import Rules
@@ -52,6 +53,7 @@ class ShardKind:
                 raise ConfigError(f"{option.flag}: {error}") from None
         self._check_options(config)
         self._check_packages(config)
+        self._check_written(config)
 
     def columns(self, config: Config) -> tuple[str, ...]:
         """See ``StoresColumns``: those of --member."""
@@ -88,6 +90,16 @@ class ShardKind:
             )
         if options.members and all(option.name != "keep_columns" for option in config.source_kind.options):
             raise ConfigError("--member is for lists with columns; this kind of source has none")
+
+    def _check_written(self, config: Config) -> None:
+        """Raise ConfigError if a report or a manifest has the name of a file of a shard in DEST."""
+        from downloader.sinks.shards.stats import IS_OURS
+
+        output = os.path.realpath(config.local_output)
+        for option, path in config.written_files:
+            directory, leaf = os.path.split(os.path.realpath(path))
+            if directory == output and IS_OURS(leaf):
+                raise ConfigError(f"{option}: {path} is the name of a file of a shard; name another")
 
     def _check_packages(self, config: Config) -> None:
         if self.name == "parquet":
@@ -133,14 +145,12 @@ class ShardKind:
     def check_begin(self, config: Config) -> None:
         """Raise ConfigError if DEST has files with the names of shards: they may be another dataset's.
 
-        The files of a bucket are not looked at, nor those of an attempt at a slice, which are its own.
+        The files of an attempt at a slice are not looked at: they are its own. A bucket is asked by a
+        process of its own; raises DestinationError where it does not answer.
         """
-        from downloader.sinks.shards.stats import IS_OURS
-
-        if config.is_bucket or config.slice:
+        if config.slice:
             return
-        with os.scandir(config.output) as entries:
-            found = min((entry.name for entry in entries if IS_OURS(entry.name)), default="")
+        found = _dataset_in_bucket(config) if config.is_bucket else _dataset_in(config.output)
         if found:
             raise ConfigError(
                 f"{config.output} has {found}, which would be replaced and may be of another dataset; "
@@ -155,25 +165,26 @@ class ShardKind:
             if is_finished(shard):
                 unseal(home, shard)
 
-    def complete(self, config: Config, home: Directory, shards: int) -> int:
-        """Write ``shards.json`` and ``sizes.json`` if they lack shards. Raises DestinationError."""
+    def complete(self, config: Config, home: Directory, shards: Sequence[int]) -> int:
+        """Write ``shards.json`` and ``sizes.json`` if they lack ``shards``. Raises DestinationError."""
         from downloader.sinks.shards.indexes import Indexed, write_indexes
 
         if config.slice:
             return 0  # those of the whole job are written when all slices are done
         indexed = Indexed(home, Path(home) if config.is_bucket else Path(config.output))
-        if indexed.has(shards):
+        if indexed.has(len(shards)):
             return 0
         endpoint_url, region = config.store_option("endpoint_url"), config.store_option("region")
         replaced = write_indexes(
             config.output,
             home,
+            shards,
             endpoint_url,
             region,
             existing=config.existing,
             stall_timeout=config.stall_timeout,
         )
-        indexed.note(shards)
+        indexed.note(len(shards))
         return replaced
 
     def open(self, config: Config, rules: Rules) -> Sink:
@@ -204,11 +215,11 @@ class ShardKind:
         """See ``sinks.sink.Locates``."""
         return self._inspector(root, identity).locate
 
-    def describer(self, root: Path, identity: str) -> Describe:
+    def describer(self, root: Path, identity: str, home: Directory) -> Describe:
         """See ``sinks.sink.Describes``."""
         from downloader.sinks.shards.rows import ShardRows
 
-        return ShardRows(root, self.name)
+        return ShardRows(root, self.name, home)
 
     def inspector(self, root: Path, identity: str) -> Inspect:
         """Return a function that reads the shard of an item below ``root``."""
@@ -220,13 +231,12 @@ class ShardKind:
         """See ``sinks.sink.Compares``."""
         import msgspec
 
-        from downloader.core.bucket_place import is_bucket
         from downloader.sinks.shards.comparing import JobComparison
         from downloader.sinks.shards.places import open_published
 
         options = msgspec.json.decode(identity, type=ShardOptions)
         files = open_published(root, home, endpoint_url, region)
-        return JobComparison(files, self.name, options, home, Path(home if is_bucket(root) else root))
+        return JobComparison(files, self.name, options, home, root)
 
     def _inspector(self, root: Path, identity: str) -> ShardInspector:
         import msgspec
@@ -234,3 +244,20 @@ class ShardKind:
         from downloader.sinks.shards.inspecting import ShardInspector
 
         return ShardInspector(root, self.name, msgspec.json.decode(identity, type=ShardOptions))
+
+
+def _dataset_in(directory: str) -> str:
+    """Return a name in ``directory`` that a file of a dataset may have, "" if there is none."""
+    from downloader.sinks.shards.stats import IS_OURS
+
+    with os.scandir(directory) as entries:
+        return min((entry.name for entry in entries if IS_OURS(entry.name)), default="")
+
+
+def _dataset_in_bucket(config: Config) -> str:
+    """Return a name in the bucket that an object of a dataset may have, "" if there is none."""
+    from downloader.sinks.shards.staging_bucket import StagingBucket
+
+    endpoint_url, region = config.store_option("endpoint_url"), config.store_option("region")
+    with tempfile.TemporaryDirectory(prefix="downloader-") as home:  # there may be no journal yet
+        return StagingBucket(config.output, home, endpoint_url, region, config.stall_timeout).dataset()

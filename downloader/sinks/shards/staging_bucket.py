@@ -20,7 +20,7 @@ __all__ = ["BucketAnswer", "BucketTask", "StagingBucket"]
 
 
 class BucketTask(msgspec.Struct, frozen=True):
-    """What the process is to do: list, move, remove, check. ``files``: names to move, with their MD5."""
+    """What the process is to do: list, move, remove, check, find. ``files``: what to move, with its MD5."""
 
     do: str
     names: list[str] = []
@@ -69,7 +69,7 @@ class StagingBucket:
         if status:
             raise self._failed(f"the process for it ended with status {status}")
         answer = msgspec.msgpack.decode(text, type=BucketAnswer)
-        if answer.failure and task.do == "check":
+        if answer.failure and task.do in ("check", "find"):
             kind = ConfigError if answer.lasting else DestinationError
             raise kind(f"-o {self._root}: {answer.failure}")
         if answer.failure:
@@ -79,6 +79,13 @@ class StagingBucket:
     def check(self) -> None:
         """Raise ConfigError if the bucket is not there or refuses us, DestinationError if it is down."""
         self._ask(BucketTask("check"))
+
+    def dataset(self) -> str:
+        """Return the name of an object that may be of a dataset of shards, "" if none is found.
+
+        Raises as ``check`` does.
+        """
+        return next(iter(self._ask(BucketTask("find"))), "")
 
     def _failed(self, why: str) -> DestinationError:
         return DestinationError(f"cannot give shards in {self._root} their names: {why}")

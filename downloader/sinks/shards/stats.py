@@ -12,13 +12,13 @@ from typing import Final
 
 import msgspec
 
+from downloader.errors import UNDECODABLE
 from downloader.files.directory import Entry
 from downloader.sinks.shards.files import LARGEST_FILE
 from downloader.sinks.shards.jobs import ShardFile, ShardJob
 
 __all__ = [
     "IS_OURS",
-    "STATS_NAME",
     "FileStats",
     "ShardStats",
     "file_name",
@@ -28,7 +28,6 @@ __all__ = [
     "stats_name",
 ]
 
-STATS_NAME: Final = re.compile(r"([0-9]{5,})_stats\.json")
 IS_OURS: Final = re.compile(
     r"[0-9]{5,}(-[0-9]+)?\.(tar|tar\.gz|tar\.zst|parquet)|[0-9]{5,}(_items)?\.(parquet|jsonl)"
     r"|[0-9]{5,}_stats\.json|shards\.json|sizes\.json"
@@ -92,7 +91,7 @@ def read_stats(path: Entry) -> ShardStats | None:
     """Return the stats in the file ``path``, None if there is none or it is damaged. Raises OSError."""
     try:
         found = msgspec.json.decode(path.read(LARGEST_FILE), type=ShardStats)
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, *UNDECODABLE):
         return None
     return found if all(IS_OURS(file.name) for file in found.files) else None
 

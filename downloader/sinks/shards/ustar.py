@@ -11,10 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple, Protocol
 from zlib import adler32
 
-__all__ = ["AFTER_CHECKSUM", "BLOCK", "END", "Member", "Members", "header", "header_of", "padding"]
+__all__ = [
+    "AFTER_CHECKSUM",
+    "BLOCK",
+    "END",
+    "Member",
+    "Members",
+    "Readable",
+    "header",
+    "header_of",
+    "padding",
+]
 
 BLOCK = 512
 END = bytes(2 * BLOCK)
@@ -29,6 +39,13 @@ _CONSTANT_SUM = sum(AFTER_CHECKSUM) - sum(b"\0 ") + sum(b" " * 8)
 _LOW_HALF = 0xFFFF
 _OCTAL_SIZE = 8**11
 _READ = 1 << 20  # a multiple of BLOCK
+
+
+class Readable(Protocol):
+    """What is read from beginning to end."""
+
+    def read(self, most: int, /) -> bytes:
+        """Return the next bytes, at most ``most``."""
 
 
 class Member(NamedTuple):
@@ -75,7 +92,7 @@ class Members:
     Raises what ``file.read`` raises.
     """
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: Readable) -> None:
         self._read = file.read
         self._at = 0
 

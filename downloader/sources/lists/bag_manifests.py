@@ -21,7 +21,7 @@ from downloader.core.content_check import ALGORITHMS
 from downloader.core.naming import shown
 from downloader.errors import ConfigError, SourceError
 
-__all__ = ["BagManifests", "TagFiles", "Unlisted", "bag_path", "fields_of", "tag_files"]
+__all__ = ["BagManifests", "TagFiles", "Unlisted", "bag_path", "fields_of", "files_beside", "tag_files"]
 
 _STRENGTH: Final = ("sha512", "sha384", "sha256", "sha224", "sha1", "md5")
 # In any case: the checksums of one that is passed over are verified by nobody.
@@ -219,6 +219,12 @@ def _entries(manifest: _Manifest, tags: TagFiles) -> Iterator[tuple[int, str, st
                 yield number, digest, path
     except OSError as error:
         raise ConfigError(f"{shown(manifest.file)}: {error.strerror}") from error
+
+
+def files_beside(fetch: str) -> list[str]:
+    """Return what is read of a bag beside its ``fetch.txt``: bagit.txt, and the payload manifests."""
+    directory = os.path.dirname(fetch)
+    return [os.path.join(directory, "bagit.txt"), *(each.file for each in _find(directory))]
 
 
 def _find(directory: str) -> list[_Manifest]:

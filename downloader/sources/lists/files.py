@@ -59,6 +59,8 @@ _LONGEST_MAGIC: Final = 6
 _BLANKS: Final = 4096  # bytes in which a JSON text begins
 _SAME = {"ndjson": "jsonl", "feather": "arrow", "ipc": "arrow"}
 _SCHEME = re.compile(r"[a-z0-9+]+://", re.IGNORECASE)
+# As a shell has `<(COMMAND)`.
+_DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/(?:fd/)?(stdin|[0-9]+)").fullmatch
 _MAGIC = re.compile(r"\*|\?|\[.+\]", re.DOTALL)
 
 
@@ -138,7 +140,12 @@ def _checked(path: str, form: str, name: str) -> ListFile:
     except OSError as error:
         raise ConfigError(f"{named}: {error.strerror}") from None
     if not stat.S_ISREG(mode):
-        raise ConfigError(f"{named} is not a regular file, which is read again on resume; use - < {named}")
+        remedy = f"use - < {named}"
+        if descriptor := _DESCRIPTOR(path):
+            remedy = "give - in its place"
+            if descriptor[1] not in ("stdin", "0"):
+                remedy += ", and have the list on standard input: COMMAND | downloader -"
+        raise ConfigError(f"{named} is not a regular file, which is read again on resume; {remedy}")
     if not os.access(path, os.R_OK):
         raise ConfigError(f"{named}: Permission denied")
     own = _format(path)

@@ -262,6 +262,8 @@ class ItemMaker:
                 checksum = f"{algorithm}:{text.lower()}" if algorithm else text
                 if is_checksum(checksum):
                     found[index] = checksum
+                elif other := _other_checksum(algorithm, value, text):
+                    found[index] = other
                 elif text.casefold() not in _NOTHING:
                     faults[index] = _bad_checksum(checksum)
         return found
@@ -343,6 +345,17 @@ def _headers(value: Any) -> tuple[tuple[str, str], ...]:
         if isinstance(value, str) and value.strip().casefold() in _NOTHING:
             return ()
         raise _Fault("bad-row", f" has header fields that cannot be sent: {error}") from None
+
+
+def _other_checksum(algorithm: str, value: Any, text: str) -> str:
+    """Return the checksum ``value`` that has its algorithm with it, as in a manifest, or is raw bytes.
+
+    "" if it is neither. ``algorithm``: that of its column; ``text``: the value as text.
+    """
+    if algorithm and isinstance(value, bytes) and len(value) * 2 == ALGORITHMS[algorithm]:
+        return f"{algorithm}:{value.hex()}"
+    checksum = text.lower()
+    return checksum if is_checksum(checksum) and checksum.startswith(algorithm) else ""
 
 
 def _bad_checksum(checksum: str) -> _Fault:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from downloader.core.column_types import kind_of
-from downloader.errors import ConfigError
+from downloader.errors import UNDECODABLE, ConfigError
 from downloader.process.long_work import Pauses
 from downloader.sources.lines import Lines
 from downloader.sources.lists.columns import Columns
@@ -76,7 +76,7 @@ class JsonlParser:
         fields: dict[str, Any] = {}
         for line in sample:
             # One that is no object is a row of its own, which says so, or the sample ends in it.
-            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            with contextlib.suppress(*UNDECODABLE):
                 _add_fields(fields, _as_dict(line))
         self.fields = fields
         if not fields:
@@ -87,7 +87,7 @@ class JsonlParser:
         """See ``Parser``."""
         rows: list[dict[str, Any]] = []
         for line in sample() if columns.keep != () else ():
-            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            with contextlib.suppress(*UNDECODABLE):
                 rows.append(_as_dict(line))
         left_out = {columns.url, columns.header}
         every = dict.fromkeys(name for row in rows for name in row if name not in left_out)
@@ -136,7 +136,7 @@ class JsonlParser:
                 if line.count(b"[") + line.count(b"{") > _DEEPEST and _is_deeper(row):
                     raise RecursionError
                 rows.append(row)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            except UNDECODABLE as error:
                 if not line.strip():
                     continue
                 faults[len(rows)] = _why(line, error)
@@ -173,7 +173,7 @@ class JsonlParser:
 def has_key(line: bytes, name: str) -> bool:
     """Return whether the object in ``line`` has the column ``name``; no object has none."""
     fields: dict[str, Any] = {}
-    with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    with contextlib.suppress(*UNDECODABLE):
         _add_fields(fields, _as_dict(line))
     return bool(path_of(name, fields))
 

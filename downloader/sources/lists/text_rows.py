@@ -19,20 +19,20 @@ __all__ = ["TextRows"]
 
 _encode = msgspec.msgpack.encode
 _CONTROL = re.compile(rb"[\0-\x08\x0b\x0c\x0e-\x1f]")
-# How files begin that are no text, what they are, and what to do.
+# How files begin that are no text, what they are, what to do, and the suffix with which they are read.
 _OTHER_FILES = {
-    b"\x1f\x8b": ("gzip", "unpack it with gzip -dc, or name it .gz"),
-    b"\x1f\x9d": ("compressed", "unpack it with gzip -dc"),
-    b"\x28\xb5\x2f\xfd": ("zstd", "unpack it with zstd -dc, or name it .zst"),
-    b"\xfd7zXZ\0": ("xz", "unpack it with xz -dc"),
-    b"\x5d\0\0": ("lzma", "unpack it with xz -dc"),
-    b"\x04\x22\x4d\x18": ("lz4", "unpack it with lz4 -dc"),
-    b"7z\xbc\xaf\x27\x1c": ("a 7z archive", "unpack it with 7z e"),
-    b"PAR1": ("Parquet", "name it .parquet"),
-    b"ARROW1": ("Arrow IPC", "name it .arrow"),
-    b"PK\x03\x04": ("a zip archive or a spreadsheet", "unpack it with unzip, or save it as csv"),
-    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": ("a spreadsheet", "save it as csv"),
-    **{b"BZh%d1AY&SY" % level: ("bzip2", "unpack it with bzip2 -dc") for level in range(1, 10)},
+    b"\x1f\x8b": ("gzip", "unpack it with gzip -dc", ".gz"),
+    b"\x1f\x9d": ("compressed", "unpack it with gzip -dc", ""),
+    b"\x28\xb5\x2f\xfd": ("zstd", "unpack it with zstd -dc", ".zst"),
+    b"\xfd7zXZ\0": ("xz", "unpack it with xz -dc", ""),
+    b"\x5d\0\0": ("lzma", "unpack it with xz -dc", ""),
+    b"\x04\x22\x4d\x18": ("lz4", "unpack it with lz4 -dc", ""),
+    b"7z\xbc\xaf\x27\x1c": ("a 7z archive", "unpack it with 7z e", ""),
+    b"PAR1": ("Parquet", "", ".parquet"),
+    b"ARROW1": ("Arrow IPC", "", ".arrow"),
+    b"PK\x03\x04": ("a zip archive or a spreadsheet", "unpack it with unzip, or save it as csv", ""),
+    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": ("a spreadsheet", "save it as csv", ""),
+    **{b"BZh%d1AY&SY" % level: ("bzip2", "unpack it with bzip2 -dc", "") for level in range(1, 10)},
 }
 _TAR = slice(257, 262)  # where a tar says that it is one
 _QUOTED = re.compile(rb'"[^"]*"')
@@ -146,9 +146,15 @@ class TextRows:
 
     def _check_first(self, line: bytes) -> None:
         """Raise ConfigError if the list that begins with ``line`` is no text of lines in UTF-8."""
-        for magic, (kind, remedy) in _OTHER_FILES.items():
+        for magic, (kind, remedy, suffix) in _OTHER_FILES.items():
             if line.startswith(magic):
-                raise ConfigError(f"{self._shown} is {kind}, and a list of this format is text; {remedy}")
+                named = (
+                    f"name it {suffix}"
+                    if self._source != "-"
+                    else f"store it in a file {suffix}, and name that"
+                )
+                what = " or ".join(filter(None, (remedy, named if suffix else "")))
+                raise ConfigError(f"{self._shown} is {kind}, and a list of this format is text; {what}")
         if line[_TAR] == b"ustar" and b"\0" in line:
             raise ConfigError(f"{self._shown} is a tar archive, and a list is text; unpack it with tar -xf")
         if form := _other_form(line):

@@ -15,7 +15,7 @@ from diagnostics.environments import satisfies, version_of
 from diagnostics.scenario import Scenario, chosen
 from diagnostics.scenarios_run import run
 
-HANG = {"lock_put_back", "real_lock_of_grequests", "stuck_lookups"}
+HANG = {"import_that_waits", "lock_put_back", "real_lock_of_grequests", "stuck_lookups"}
 # The slow scenarios by cause; the comment names the one that is not slow.
 COVERED = {
     "blocking-call": {  # sleep_from_before
@@ -29,7 +29,8 @@ COVERED = {
     "cpu-bound": {"session_hook_hashes"},  # cpu_in_callback
     "not-patched": {"not_patched_injected"},  # not_patched
     "original-restored": {"several_put_back"},  # select_put_back
-    "own-lock": {  # own_lock
+    "own-lock": {  # own_lock, travelled_clock
+        "assigned_clock",
         "burst_then_lock",
         "chain_then_lock",
         "lock_around_other_work",
@@ -39,6 +40,7 @@ COVERED = {
     "patched-too-late": {"pool_before_patching", "ssl_imported_earlier"},  # requests_then_patched
     "pool-of-one": {"pool_of_one_urllib3"},  # pool_of_one
     "pyopenssl-unpatched-select": {  # grequests_injected
+        "frozen_clock_injected",
         "impatient_server",
         "select_left_out",
         "sockets_and_ssl_only_injected",

@@ -7,7 +7,10 @@ Most of them occurred once, here or in a comparable tool.
 from __future__ import annotations
 
 from known import (
+    buckets,
+    changed,
     check_reports,
+    diagnosing,
     fetching,
     files,
     hosts,
@@ -28,7 +31,10 @@ __all__ = ["KNOWN", "Mutant"]
 
 KNOWN: tuple[Mutant, ...] = (
     *check_reports.KNOWN,
+    *buckets.KNOWN,
+    *changed.KNOWN,
     *storing.KNOWN,
+    *diagnosing.KNOWN,
     *fetching.KNOWN,
     *files.KNOWN,
     *hosts.KNOWN,

@@ -15,6 +15,7 @@ WIRE = "tests/fuzz/test_fuzz_wire.py::test_fuzz"
 HOSTILE_TLS = "tests/faults/test_hostile_tls.py::"
 WINDOW = "tests/unit/test_core_pipeline_window.py::"
 GOODPUT = "tests/unit/test_core_goodput.py::"
+LANES = "tests/faults/test_lanes.py::"
 PROXIES = "tests/faults/test_proxies.py::"
 TARGETS = "tests/faults/test_targets.py::"
 AMBIENT = "tests/faults/test_hostile_ambient.py::"
@@ -123,9 +124,9 @@ KNOWN = (
     Mutant(
         "end of a proxy's 100 is not seen",
         "a proxy that answers CONNECT with '100' and closes makes a worker spin until it is killed",
-        "StrictResponse._read_status",
-        "head = _Head(head)",
-        "",
+        "_Head.readline",
+        "not line and self._left < _HEAD",
+        "False",
         (f"{PROXIES}test_proxy_refuses_the_tunnel[closes-in-100-auto]",),
     ),
     Mutant(
@@ -466,14 +467,6 @@ KNOWN = (
         ("tests/unit/test_commit_queue.py::test_sockets_are_read_between_two_portions",),
     ),
     Mutant(
-        "rests without an acknowledgement",
-        "the same, where the server's kernel keeps the last response until the others are acknowledged",
-        "PipelinedConnection._continue",
-        "self._transport.acknowledge()",
-        "",
-        ("tests/fuzz/test_fuzz_wire.py::test_fuzz[pipeline]",),
-    ),
-    Mutant(
         "responses are held without a limit in time",
         "nothing of a slow server is stored for minutes, and a kill loses all of it",
         "Window.is_long",
@@ -550,7 +543,89 @@ KNOWN = (
         "attempt <= self.retries",
         (f"{ANSWERS}test_request_counts_are_as_expected[requests-404]",),
     ),
+    Mutant(
+        "408 of an idle connection taken for an answer",
+        "a load balancer ends an idle connection with 408 as a file is requested, which fails",
+        "PipelinedConnection._is_idle_timeout",
+        "body.code == IDLE_TIMEOUT",
+        "False",
+        tuple(
+            f"{LANES}test_408_for_an_idle_connection_costs_no_attempt[{end}-auto]"
+            for end in ("closes", "HTTP/1.0")
+        ),
+    ),
+    Mutant(
+        "408 of an idle connection taken for an answer by the requests client",
+        "a load balancer ends an idle connection with 408 as a file is requested, which fails",
+        "_IdleTrackingPool._make_request",
+        "conn.served and response.status == http.client.REQUEST_TIMEOUT",
+        "False",
+        (f"{LANES}test_408_for_an_idle_connection_costs_no_attempt[closes-requests]",),
+    ),
+    Mutant(
+        "underscore not matched by a wildcard",
+        "a host such as foo_bar.example.org is refused, which curl and browsers reach",
+        "tls_context",
+        "context.check_hostname",
+        "False",
+        ("tests/faults/test_hostile_tls.py::test_certificate_of_a_name_with_an_underscore[auto]",),
+    ),
+    Mutant(
+        "name with an underscore not verified",
+        "any server with a valid certificate is taken for a host with an underscore in its name",
+        "_Context.wrap_socket",
+        "_match(wrapped.getpeercert(), name)",
+        "pass",
+        ("tests/faults/test_hostile_tls.py::test_certificate_of_a_name_with_an_underscore[requests]",),
+    ),
+    Mutant(
+        "message without what it is about",
+        "a line of `aws s3 ls` or a path of Windows in a list is told as ***, since it has a colon",
+        "redact_url",
+        "_is_plain(url, start)",
+        "False",
+        ("tests/unit/test_core_redact.py::test_harmless_urls_stay",),
+    ),
+    Mutant(
+        "password before an encoded @ shown",
+        "the password of a URL without a scheme is in messages and reports",
+        "_is_plain",
+        '"@" not in decoded',
+        '"@" not in text',
+        ("tests/unit/test_core_redact.py::test_redact_url",),
+    ),
     # Proxies
+    Mutant(
+        "certificate behind a tunnel blamed on the proxy",
+        "the requests client says that the proxy has failed where the server's certificate does not verify",
+        "_CountedConnection.connect",
+        "self.proxy is not None",
+        "False",
+        (f"{PROXIES}test_a_certificate_is_verified_through_a_tunnel[requests]",),
+    ),
+    Mutant(
+        "tunnel requested without a Host",
+        "a proxy that insists on HTTP/1.1 (Envoy) answers 426 or 400, and no file is fetched over TLS",
+        "_CountedConnection._open_tunnel",
+        '{"Host": target, **fields}',
+        "fields",
+        (PROXIES + "test_every_2xx_opens_a_tunnel[requests]",),
+        more=(  # Python 3.12 and newer add one
+            Replacement(
+                "_CountedConnection._open_tunnel",
+                "sender.putheader(name, value)",
+                "name == 'Host' or sender.putheader(name, value)",
+            ),
+        ),
+    ),
+    Mutant(
+        "tunnel opens with 200 only",
+        "a proxy that answers CONNECT with another 2xx is told to have refused",
+        "_CountedConnection._open_tunnel",
+        "response.status not in _TUNNEL_OPEN",
+        "response.status != 200",
+        (f"{PROXIES}test_every_2xx_opens_a_tunnel[auto]",),
+    ),
     Mutant(
         "tunnel's Host is the proxy",
         "through a proxy's tunnel the wrong site is requested, or none",

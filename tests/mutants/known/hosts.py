@@ -10,6 +10,7 @@ NAMES = "tests/faults/test_names.py::"
 SESSION = "tests/fuzz/test_fuzz_wire.py::test_fuzz[session]"
 PIPELINE = "tests/fuzz/test_fuzz_wire.py::test_fuzz[pipeline]"
 MACHINES = "tests/faults/test_machines.py::test_another_machine_behind_the_name_serves"
+MOVED = "tests/faults/test_machines.py::test_name_that_gets_another_address_during_the_run"
 CONNECTING = "tests/fuzz/test_fuzz_wire.py::test_fuzz[connecting]"
 
 KNOWN = (
@@ -106,7 +107,7 @@ KNOWN = (
         "all retries go to the same machine",
         "a machine behind a name answers 503, resets or is silent: files fail, although another serves",
         "Resolver.try_others",
-        "len(found) > 1 and address == found[0]",
+        "known is not None and known.addresses[:1] == [address]",
         "False",
         (f"{MACHINES}[refuses with 503-auto]", f"{MACHINES}[resets each request-requests]"),
     ),
@@ -114,8 +115,8 @@ KNOWN = (
         "a wrong certificate of one machine is final",
         "a machine behind a name has an expired certificate: its files fail, although another one serves",
         "Resolver.has_others",
-        "found[:1] != [] and found[0] not in tried",
-        "False",
+        "return found[0] not in tried",
+        "return False",
         tuple(
             f"{MACHINES}[{machine}-{lane}]"  # whichever machine comes first in one of them
             for machine in ("expired certificate", "certificate of another host", "old TLS")
@@ -164,8 +165,40 @@ KNOWN = (
         "name asked for with each retry",
         "the name server gets a query for each attempt at a host that refuses connections",
         "Resolver.forget",
-        "known is not None and monotonic() > known[0] - _TTL + _MIN_AGE",
+        "known is not None and monotonic() >= known.since + known.patience",
         "known is not None",
+        ("tests/fuzz/test_fuzz_wire.py::test_fuzz[names]",),
+    ),
+    Mutant(
+        "name not asked for again",
+        "a host gets another address (failover): its files fail for a minute, although the new one serves",
+        "Resolver.forget",
+        "known.failed = True",
+        "pass",
+        (f"{MOVED}[refuses-auto]", f"{MOVED}[resets-requests]"),
+    ),
+    Mutant(
+        "name of a dead host asked for each second",
+        "thousands of dead hosts, whose addresses stay the same, are queries without end",
+        "Resolver._keep",
+        "before.patience * 2",
+        "before.patience",
+        ("tests/fuzz/test_fuzz_wire.py::test_fuzz[names]",),
+    ),
+    Mutant(
+        "attempt charged for an address of before",
+        "a host gets another address: with few retries, files fail that the new one serves",
+        "_CountedConnection._connect_to_any_address",
+        "not resolver.has_others(host, addresses)",
+        "True",
+        (f"{MOVED}[refuses-auto]", f"{MOVED}[refuses-requests]"),
+    ),
+    Mutant(
+        "known addresses lost with the name server",
+        "a host restarts while the name server is down, too: its files fail as dns",
+        "Resolver._look_up",
+        "known is not None and known.failed",
+        "False",
         ("tests/fuzz/test_fuzz_wire.py::test_fuzz[names]",),
     ),
     Mutant(

@@ -15,6 +15,38 @@ NOTHING = "tests/faults/test_nothing_started.py::"
 
 KNOWN = (
     Mutant(
+        "hash of a manifest is no checksum",
+        "every row of a list that is one of our own manifests fails as bad-checksum",
+        "ItemMaker._checksums",
+        "_other_checksum(algorithm, value, text)",
+        '""',
+        ("tests/unit/test_list_items.py::test_checksums_with_their_algorithm_or_as_raw_bytes",),
+    ),
+    Mutant(
+        "checksum of another algorithm accepted",
+        "a row with an md5 passes where --checksum-column demands sha256",
+        "_other_checksum",
+        "checksum.startswith(algorithm)",
+        "True",
+        ("tests/unit/test_list_items.py::test_checksums_with_their_algorithm_or_as_raw_bytes",),
+    ),
+    Mutant(
+        "descriptor of a shell is no list",
+        "<(COMMAND) as SOURCE is told to be neither a URL nor a list, whatever --list-format says",
+        "kind_of",
+        "os.path.exists(source) and not os.path.isdir(source)",
+        "os.path.isfile(source)",
+        (f"{FORMATS}test_descriptor_as_a_list_is_told_to_be_standard_input",),
+    ),
+    Mutant(
+        "--member blamed on --keep-columns",
+        "an option that was not given is told to be wrong",
+        "UrlList._check_columns",
+        "kept <= set(_wanted(config).members)",
+        "False",
+        (f"{FORMATS}test_usage_errors",),
+    ),
+    Mutant(
         "a list is found wrong when its job is forgotten",
         "--relist or --restart with a list whose column is wrong empties the journal, and says 2",
         "check_source",

@@ -13,6 +13,14 @@ RULES = "tests/unit/test_core_robots.py::"
 
 KNOWN = (
     Mutant(
+        "word that is no coding fails its file",
+        "with --compressed, files of a bucket whose Content-Encoding is aws-chunked or none fail for good",
+        "read_codings",
+        "tuple(word for word in words if word in _REGISTERED)",
+        "tuple(words)",
+        (f"{CODING}test_words_that_are_no_coding[none]",),
+    ),
+    Mutant(
         "a robots.txt in pieces is never taken",
         "the worker computes for ever once the response to robots.txt arrives in two pieces",
         "_Batch.put_all",

@@ -240,7 +240,7 @@ KNOWN = (
     Mutant(
         "certificates not verified",
         "any host on the path can respond",
-        "tls_context",
+        "_made",
         "config.insecure",
         "True",
         ("tests/integration/test_cli.py::test_untrusted_certificate[Tls.EXPIRED]",),

@@ -92,7 +92,7 @@ KNOWN = (
         "shard without an MD5 counts as whole",
         "with --digests crc32, after a power cut, a shard whose bytes are lost counts as published",
         "_is_whole",
-        "len(_tar_samples(content, path.leaf)) == file.samples",
+        "crc_of(content.fileno()) == file.crc32",
         "True",
         (f"{KILLS}test_published_shard_without_an_outcome_counts_only_if_it_is_whole[zeros-crc32]",),
     ),
@@ -134,7 +134,7 @@ KNOWN = (
     Mutant(
         "shards of another dataset are replaced",
         "a run in a directory with a dataset overwrites that",
-        "ShardKind.check_begin",
+        "_dataset_in",
         "min((entry.name for entry in entries if IS_OURS(entry.name)), default='')",
         "''",
         (f"{BESIDE}test_shards_of_another_job_are_never_replaced",),
@@ -199,7 +199,7 @@ KNOWN = (
     Mutant(
         "shards of every slice from 0",
         "with --engine ray the slices replace each other's shards",
-        "Destination.__init__",
+        "Destination._open",
         "self.journal.shards.begin_slice(config.first_shard)",
         "self.journal.shards.begin_slice(0)",
         (f"{SLICES}test_slices_have_the_shards_of_a_local_run[tar]",),

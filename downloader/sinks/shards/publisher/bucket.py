@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from downloader.files.directory import Entry, open_home
-from downloader.sinks.bucket_store import BucketError, is_denied, open_bucket, refused
+from downloader.sinks.bucket_store import BucketError, is_denied, open_bucket, translated
 from downloader.sinks.shards.files import PUBLISHING, STATS
 from downloader.sinks.shards.jobs import PublisherSettings
 from downloader.sinks.shards.records import Ours
@@ -53,13 +53,8 @@ class Bucket:
         return True
 
     def publish(self, path: Entry, name: str, md5: str, ours: Ours, existing: str) -> bool:
-        with path.reader() as file:
-            try:
-                replaced = self._publish(file, name, md5, ours, existing)
-            except NameTaken:
-                raise
-            except Exception as error:
-                refused(error)
+        with path.reader() as file, translated():
+            replaced = self._publish(file, name, md5, ours, existing)
         if path.name == self.temporary(name).name:
             path.unlink()
         return replaced
@@ -83,11 +78,8 @@ class Bucket:
 
     def put(self, path: Entry, name: str, md5: str) -> None:
         """Put a file, in place of an object of that name. Raises OSError, BucketError."""
-        with path.reader() as file:
-            try:
-                self._put(file, name, md5 or md5_of_file(file))
-            except Exception as error:
-                refused(error)
+        with path.reader() as file, translated():
+            self._put(file, name, md5 or md5_of_file(file))
 
     def _put(self, file: BinaryIO, name: str, digest: str, *, new: bool = False) -> bool:
         """Put ``file``; return False if ``new`` and there is an object of that name."""

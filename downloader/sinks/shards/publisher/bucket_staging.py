@@ -1,26 +1,38 @@
-"""Move the objects of attempts to their final names, within a bucket; see ``sinks.shards.staging``."""
+"""Move the objects of attempts to their final names, within a bucket; see ``sinks.shards.staging``.
+
+Also look for a dataset that is there already.
+"""
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from typing import Any
 
-from downloader.sinks.bucket_store import BucketError, is_denied, refused
+from downloader.sinks.bucket_store import BucketError, is_denied, translated
+from downloader.sinks.shards.files import INDEX, SIZES
 from downloader.sinks.shards.publisher.bucket import MD5, Bucket
 from downloader.sinks.shards.staging import ATTEMPTS, missing_text
 from downloader.sinks.shards.staging_bucket import BucketTask
+from downloader.sinks.shards.stats import IS_OURS
 
 __all__ = ["carry_out"]
 
 _CHECKED = ".downloader/check"
 _LARGEST_COPY = 5 << 30  # of one request, in S3
+# Of a dataset that begins with shard 0, as most do, and of its end: asked for one by one.
+_FIRST = ("00000.tar", "00000.parquet", "00000_stats.json", INDEX, SIZES)
+_BEHIND_DIGITS = ":"
+_MOST_PAGES = 100  # of 1,000 names
 
 
 def carry_out(task: BucketTask, bucket: Bucket, root: str) -> list[str]:
-    """Do what ``task`` says; return the names of the stagings, if it asks for them. Raises BucketError."""
-    try:
+    """Do what ``task`` says; return the names that it asks for. Raises BucketError."""
+    with translated():
         if task.do == "list":
             return _names(bucket.store)
+        if task.do == "find":
+            return _dataset(bucket.store)
         if task.do == "check":
             _check(bucket.store)
         if task.do == "move":
@@ -28,10 +40,6 @@ def carry_out(task: BucketTask, bucket: Bucket, root: str) -> list[str]:
                 _move(bucket.store, f"{ATTEMPTS}/{task.names[0]}/{name}", name, md5, root)
         for name in task.names:
             _remove(bucket.store, name)
-    except BucketError:
-        raise
-    except Exception as error:
-        refused(error)
     return []
 
 
@@ -50,6 +58,47 @@ def _check(store: Any) -> None:
         obstore.put(store, _CHECKED, b"")
         with contextlib.suppress(Exception):
             obstore.delete(store, _CHECKED)
+
+
+def _dataset(store: Any) -> list[str]:
+    """Return the name of an object that may be of a dataset of shards, none if there is none.
+
+    Each of these names begins with a digit, but for those in ``_FIRST``. One page is taken after the other,
+    up to the digits, or as far as is reasonable; all that is behind a prefix of its own costs one request.
+    Who may not list a bucket is told about the names in ``_FIRST``, if that is allowed.
+    """
+    import obstore
+
+    try:
+        after: str | None = None
+        for _ in range(_MOST_PAGES):
+            entries: Sequence[Any] = next(iter(obstore.list(store, offset=after, chunk_size=1000)), ())
+            names = [entry["path"] for entry in entries]
+            if found := next(filter(IS_OURS, names), None):
+                return [found]
+            if not names or names[-1] > _BEHIND_DIGITS:
+                break
+            prefix, slash, _ = names[-1].partition("/")
+            after = prefix + chr(ord("/") + 1) if slash else names[-1]
+    except Exception as error:
+        if not is_denied(error):
+            raise
+    return [name for name in _FIRST if _is_told(store, name)][:1]
+
+
+def _is_told(store: Any, name: str) -> bool:
+    """Return whether there is an object of this name, False where that is not told."""
+    import obstore
+
+    try:
+        obstore.head(store, name)
+    except FileNotFoundError:
+        return False
+    except Exception as error:
+        if is_denied(error):
+            return False
+        raise
+    return True
 
 
 def _names(store: Any) -> list[str]:

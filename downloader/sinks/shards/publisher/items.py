@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import BinaryIO, Final
 
 from downloader.core.column_types import ColumnTypes, joined, kind_of, settled
+from downloader.errors import UNDECODABLE
 from downloader.sinks.shards.jobs import FailedItem
 from downloader.sinks.shards.publisher.columns import (
     FIXED,
@@ -79,7 +80,7 @@ class Items:
             texts = self._part.metadata(self._samples[start:stop]) if self._part and stop > start else []
             try:
                 found = self._reader.columns(texts)
-            except ValueError as error:
+            except UNDECODABLE as error:
                 raise PartError(f"metadata that cannot be read: {error}") from error
             self._last = (start, stop, found)
         return self._last[2]

@@ -20,6 +20,7 @@ from downloader.errors import ConfigError
 from downloader.files.directory import Directory as Home
 from downloader.files.directory import UnsafeFile, open_home
 from downloader.process.lifetime import die_with
+from downloader.sinks.shards.files import INDEX, SIZES, STATS
 from downloader.sinks.shards.jobs import NotPublished, PublishedShard, PublisherSettings, ShardJob
 from downloader.sinks.shards.publisher.bucket import Bucket, BucketError
 from downloader.sinks.shards.publisher.bucket_staging import carry_out
@@ -92,22 +93,25 @@ def serve() -> int:
 
 
 def serve_put() -> int:
-    """Put files of the home into the bucket: their names are the arguments.
+    """Put files of the home, indexes and stats, into the bucket.
 
-    Reads PublisherSettings. Writes a sentence that says why it failed, nothing if it did not.
+    Reads PublisherSettings and their names. Writes a sentence that says why it failed, nothing if it did
+    not.
     """
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
-    settings = msgspec.msgpack.decode(next(_frames(0)), type=PublisherSettings)
+    first, second = _frames(0)
+    settings = msgspec.msgpack.decode(first, type=PublisherSettings)
+    names = msgspec.msgpack.decode(second, type=list[str])
     answers = os.dup(1)
     os.dup2(2, 1)
     try:
         bucket = Bucket(settings)
-        for name in sys.argv[1:]:
-            bucket.put(bucket.home / name, name, "")
+        for name in names:
+            bucket.put(bucket.home / (name if name in (INDEX, SIZES) else f"{STATS}/{name}"), name, "")
     except OSError as error:
         _send(answers, advice(error).encode())
-    except BucketError as error:
+    except (BucketError, ConfigError) as error:
         _send(answers, str(error).encode())
     return 0
 
@@ -126,6 +130,8 @@ def serve_staging() -> int:
     except (OSError, BucketError) as error:
         failure = advice(error) if isinstance(error, OSError) else str(error)
         answer = BucketAnswer(failure=failure, lasting=getattr(error, "lasting", False))
+    except ConfigError as error:
+        answer = BucketAnswer(failure=str(error), lasting=True)
     _send(answers, msgspec.msgpack.encode(answer))
     return 0
 

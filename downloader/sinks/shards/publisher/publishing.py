@@ -200,7 +200,7 @@ class _Files:
         files = [FileStats(*msgspec.structs.astuple(file)) for file in self.with_samples]
         earlier = read_record(self._home, job.number)
         former = [*earlier.others, *earlier.former][:_MOST_FORMER] if earlier is not None else []
-        record = ShardRecord(files, self._others, self._sums, former)
+        record = ShardRecord(files, self._others, self._sums, former, self._stats)
         ours = Ours([record, *([earlier] if earlier is not None else [])])
         write_record(self._home, job.number, record)
         samples = {file.name: file.md5 for file in self.with_samples}

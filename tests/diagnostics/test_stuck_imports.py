@@ -1,0 +1,109 @@
+"""A program whose import never returns: where it waits is said, soon."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from program_parts import PATCH
+
+SLOW = pytest.mark.slow
+SLEEPS = """\
+import time
+
+def connect():
+    while True:
+        time.sleep(0.3)
+
+connect()
+"""
+SERVES = """\
+from gevent.pywsgi import WSGIServer
+
+WSGIServer(("127.0.0.1", 0), lambda environ, start: []).serve_forever()
+"""
+# Goes on waiting in C, whatever signal comes.
+LOCKS = """\
+import ctypes
+
+lock, mutex = ctypes.CDLL(None).pthread_mutex_lock, ctypes.create_string_buffer(64)
+lock(mutex)
+lock(mutex)
+"""
+CHILD = """\
+import subprocess
+
+subprocess.call(["sleep", "1000"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("begins", "inner", "line"),
+    [
+        (PATCH, SLEEPS, 5),
+        pytest.param("", SLEEPS, 5, marks=SLOW),
+        pytest.param(PATCH, SERVES, 3, marks=SLOW),
+        pytest.param("", LOCKS, 5, marks=SLOW),
+        pytest.param("", CHILD, 3, marks=SLOW),
+    ],
+    ids=["in-gevent", "asleep", "serves", "in-c", "for-a-child"],
+)
+def test_import_that_never_returns(run, write, begins, inner, line):
+    write("inner", inner)
+    answer = run("--after", "0.2s", "--app", write("proj", begins + "import inner\n"))
+    assert answer.code == 4
+    assert " did not end within " in answer.line
+    assert f"its main greenlet waits at inner.py:{line}" in answer.line
+
+
+@SLOW
+def test_import_that_takes_long_is_waited_for(run, write):
+    # It sleeps, computes, waits for a child that computes, and goes on each time.
+    slow = f"""
+        import subprocess, sys, time
+        time.sleep(3)
+        import wave
+        until = time.process_time() + 2
+        while time.process_time() < until:
+            pass
+        import later
+        loop = "import time\\nwhile time.process_time() < 3: pass"
+        subprocess.check_call([{sys.executable!r}, "-S", "-c", loop])
+        from gevent import monkey; monkey.patch_all()
+        import requests
+    """
+    write("later", "")
+    answer = run("--after", "1s", "--app", write("proj", slow))
+    assert answer.code == 0, answer
+
+
+@SLOW
+@pytest.mark.parametrize(
+    ("begins", "inner", "says"),
+    [
+        ("", SLEEPS, "no process of it loads gevent"),
+        ("import gevent\n", SLEEPS, "runs no hub and has patched nothing"),
+        (PATCH, LOCKS, "does not react to a signal"),
+    ],
+    ids=["gevent-comes-later", "gevent-unused", "in-c"],
+)
+def test_command_whose_import_never_returns(run, write, begins, inner, says):
+    write("inner", inner)
+    write("app", begins + "import inner\nfrom gevent import monkey; monkey.patch_all()\n")
+    answer = run("--after", "0.2s", "--", sys.executable, "app.py")
+    assert answer.code == 4
+    assert says in answer.line
+    assert " is at inner.py:5" in answer.line
+
+
+@SLOW
+def test_sitecustomize_that_never_returns(run, write, tmp_path):
+    folder = tmp_path / "path"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(SLEEPS)
+    python = tmp_path / "python-with-path"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={folder} exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    answer = run("--after", "0.2s", "--app", write("proj", PATCH), "--python", python)
+    assert answer.code == 4
+    assert "its main greenlet waits at path/sitecustomize.py:5" in answer.line

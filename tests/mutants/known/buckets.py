@@ -1,0 +1,87 @@
+"""Bugs in places and buckets: what is one, what one is opened with, and what a dataset in it is made of."""
+
+from __future__ import annotations
+
+from known.mutant import Mutant
+
+__all__ = ["KNOWN"]
+
+PLACES = "tests/unit/test_bucket_place.py::"
+BUCKET = "tests/integration/test_bucket_datasets.py::"
+INDEXES = "tests/integration/test_shard_indexes.py::"
+SETTINGS = "tests/integration/test_bucket_settings.py::"
+
+KNOWN = (
+    Mutant(
+        "a URL that names no bucket is a directory",
+        "-o gs://bucket/x stores everything in a directory of the name gs: and ends with 0",
+        "place",
+        "local_place(text)",
+        "text",
+        (f"{PLACES}test_a_url_is_no_directory[gs://b/p]",),
+    ),
+    Mutant(
+        "any text is the address of a store",
+        "--endpoint-url without a scheme ends in a panic of Rust, with a traceback of 40 lines",
+        "_endpoint",
+        "url and (problem := endpoint_problem(url))",
+        "(problem := '')",
+        (f"{SETTINGS}test_what_cannot_be_is_named[--endpoint-url-localhost:9000]",),
+    ),
+    Mutant(
+        "a panic of Rust is no error",
+        "what obstore cannot do ends the process with a traceback",
+        "translated",
+        'type(error).__name__ != "PanicException"',
+        "True",
+        (f"{SETTINGS}test_a_panic_is_one_line",),
+    ),
+    Mutant(
+        "a bucket is not looked at before a job begins",
+        "a job with another journal overwrites the dataset that is there, and ends with 0",
+        "ShardKind.check_begin",
+        "_dataset_in_bucket(config) if config.is_bucket else _dataset_in(config.output)",
+        "'' if config.is_bucket else _dataset_in(config.output)",
+        (f"{BUCKET}test_a_job_begins_only_where_no_other_dataset_is[moto]",),
+    ),
+    Mutant(
+        "only the first page of a bucket is looked at",
+        "behind a thousand objects of a directory, the dataset is not seen, and is overwritten",
+        "_dataset",
+        "range(_MOST_PAGES)",
+        "range(1)",
+        (f"{BUCKET}test_what_may_be_a_dataset[moto]",),
+    ),
+    Mutant(
+        "a lost shard stays in the indexes of a bucket",
+        "shards.json lists a shard that is not there, and verify says for ever that the next run mends it",
+        "_Published.__init__",
+        "frozenset(compared.lost)",
+        "frozenset()",
+        (f"{BUCKET}test_a_lost_shard_leaves_the_indexes[moto]",),
+    ),
+    Mutant(
+        "stats that change are believed",
+        "a bit that flips in the stats of a shard is in shards.json, or takes the shard out of it",
+        "_Published.files",
+        "read_record(self._home, shard)",
+        "None",
+        (f"{INDEXES}test_stats_that_change_are_written_again_and_those_of_others_do_not_count",),
+    ),
+    Mutant(
+        "stats that change stay as they are",
+        "what is beside a shard is damaged for ever, although the job knows what it was",
+        "_Published._check_stats",
+        "_has_md5(self._directory / name, record)",
+        "True",
+        (f"{INDEXES}test_stats_that_change_are_written_again_and_those_of_others_do_not_count",),
+    ),
+    Mutant(
+        "a shard of which nothing is known is left out in silence",
+        "a shard without a record, whose stats are damaged, is in no index, and the run ends with 0",
+        "_Published._files_of_stats",
+        "self._tell(name)",
+        "pass",
+        (f"{INDEXES}test_a_run_says_that_it_cannot_write_them_again[lost]",),
+    ),
+)

@@ -1,0 +1,104 @@
+"""Bugs in the diagnostics: verdicts by a wrong clock, imports that never return, errors of commands."""
+
+from __future__ import annotations
+
+from known.mutant import Mutant
+
+__all__ = ["KNOWN"]
+
+CLOCKS = "tests/diagnostics/test_clocks.py::"
+VERDICT = "tests/unit/test_diagnostics_verdict.py::"
+STUCK = "tests/diagnostics/test_stuck_imports.py::"
+LOOKS = "tests/unit/test_diagnostics_stuck.py::"
+ENDS = "tests/diagnostics/test_exit_codes.py::"
+
+KNOWN = (
+    Mutant(
+        "the clock is the program's",
+        "a serial program that freezegun has stopped is called concurrent, or has no verdict",
+        "clock",
+        "return _taken['clock']()",
+        "return time.monotonic()",
+        (
+            f"{CLOCKS}test_pytest_with_a_stopped_clock[freezegun-serial]",
+            f"{CLOCKS}test_check_in_a_process_whose_clock_is_stopped",
+        ),
+    ),
+    Mutant(
+        "a stopped clock of the C library counts",
+        "what libfaketime has stopped has no verdict, or a wrong one",
+        "compare",
+        "_taken['clock'] = lambda: ticks() + ahead",
+        "pass",
+        (f"{CLOCKS}test_clock_of_the_c_library_is_stopped",),
+    ),
+    Mutant(
+        "a verdict by a clock that the kernel contradicts",
+        "a serial program whose clock is stopped is called concurrent",
+        "contradiction",
+        "abs(own - real) > _ROOM + _SHARE * abs(real)",
+        "False",
+        (f"{VERDICT}test_no_verdict_by_a_clock_that_the_kernel_contradicts",),
+    ),
+    Mutant(
+        "a verdict on less than a delay",
+        "ten requests of 0.2 s took 0.00 s, and that is called concurrent",
+        "_untrue",
+        "wall < delay * (1 - _EARLY)",
+        "False",
+        (
+            f"{VERDICT}test_no_verdict_on_requests_that_took_less_than_a_delay",
+            f"{CLOCKS}test_fetch_that_returns_before_the_response_has_no_verdict",
+        ),
+    ),
+    Mutant(
+        "a verdict against the record of the server",
+        "a serial program whose clock goes too slowly is called concurrent",
+        "_untrue",
+        "waited > wall + delay + _ROOM",
+        "False",
+        (f"{VERDICT}test_no_verdict_where_the_server_had_requests_for_longer",),
+    ),
+    Mutant(
+        "an import is waited for as long as it takes",
+        "a program that serves while it is imported is given up after 100 s, and nothing says why",
+        "SetUp.check",
+        "self._over or now < self._next",
+        "True",
+        (f"{STUCK}test_import_that_never_returns[in-gevent]",),
+        30,
+    ),
+    Mutant(
+        "the hub's stack is the main greenlet's",
+        "an import that waits is said to wait in the hub, nowhere in the program",
+        "stack",
+        "frame = frame if main is current else main.gr_frame",
+        "pass",
+        (f"{STUCK}test_import_that_never_returns[in-gevent]",),
+        30,
+    ),
+    Mutant(
+        "an import that computes is given up",
+        "a large import on a busy machine is said to stand still",
+        "standstill",
+        "last.used - begin.used < _IDLE * (last.at - begin.at)",
+        "True",
+        (f"{LOOKS}test_what_computes_or_has_no_cpu_is_waited_for_up_to_a_limit",),
+    ),
+    Mutant(
+        "an import that goes on is given up",
+        "a slow import from a network drive is said to stand still",
+        "standstill",
+        "not look.same(last)",
+        "False",
+        (f"{LOOKS}test_an_import_that_goes_on",),
+    ),
+    Mutant(
+        "the last line of the output is the error",
+        "a command that fails is reported with a closing bracket",
+        "_Watch._last_output",
+        "error_in(redact(output.read().decode(errors='replace')))",
+        "redact(output.read().decode(errors='replace')).strip().splitlines()[-1]",
+        (f"{ENDS}test_command_that_fails_shows_its_error",),
+    ),
+)

@@ -1,0 +1,116 @@
+"""No report is written over a file that the run reads, nor into the files of the tool's own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from downloader.config.config import Config
+from downloader.errors import ConfigError
+
+PEM = "-----BEGIN CERTIFICATE-----\n"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "list.csv").write_text("url\nhttp://h/a\n")
+    for name in ("ca.pem", "cert.pem", "key.pem"):
+        (tmp_path / name).write_text(PEM)
+    for name in ("netrc", "auth"):
+        (tmp_path / name).write_text("machine h login u password p\n" if name == "netrc" else "u:p\n")
+        (tmp_path / name).chmod(0o600)
+    (tmp_path / "d" / ".downloader").mkdir(parents=True)
+    (tmp_path / "j" / ".downloader").mkdir(parents=True)
+    (tmp_path / "d" / ".downloader" / "lock").touch()
+    return tmp_path
+
+
+def refused(**more: Any) -> str:
+    with pytest.raises(ConfigError) as caught:
+        Config(**{"source": "list.csv", "output": "d", **more})
+    return str(caught.value)
+
+
+READ: dict[str, dict[str, Any]] = {
+    "list.csv": {},
+    "ca.pem": {"cacert": "ca.pem"},
+    "cert.pem": {"cert": "cert.pem", "key": "key.pem"},
+    "key.pem": {"cert": "cert.pem", "key": "key.pem"},
+    "netrc": {"netrc": "netrc"},
+    "auth": {"auth": ("u", "p"), "auth_file": "auth"},
+}
+
+
+@pytest.mark.parametrize("name", READ)
+@pytest.mark.parametrize("option", ["report", "failures", "manifest"])
+def test_file_that_is_read_is_not_written(option: str, name: str, here: Path) -> None:
+    """Whichever way leads to it."""
+    os.link(name, "hard.csv")
+    os.symlink(here / name, "soft.csv")
+    os.symlink("soft.csv", "softer.csv")
+    spellings = ["hard.csv", "soft.csv", "softer.csv"]
+    if option != "manifest" or name == "list.csv":  # its suffix decides the format
+        spellings += [name, f"./{name}", f"d/../{name}", str(here / name)]
+    for path in spellings:
+        said = refused(**READ[name], **{option: path})
+        assert said.startswith(f"--{option}: {path} is a file that this run reads"), said
+
+
+def test_files_of_a_bag_are_not_written(here: Path) -> None:
+    (here / "bag").mkdir()
+    (here / "bag" / "bagit.txt").write_text("BagIt-Version: 1.0\nTag-File-Character-Encoding: UTF-8\n")
+    (here / "bag" / "fetch.txt").write_text("http://h/a - data/a\n")
+    (here / "bag" / "manifest-md5.txt").write_text("d41d8cd98f00b204e9800998ecf8427e  data/a\n")
+    for name in ("bagit.txt", "fetch.txt", "manifest-md5.txt"):
+        assert "is a file that this run reads" in refused(source="bag/fetch.txt", report=f"bag/{name}"), (
+            name
+        )
+
+
+def test_files_of_the_tool_are_not_written(here: Path) -> None:
+    os.symlink("d/.downloader", "inside")
+    os.symlink("d/.downloader/lock", "lock")
+    for path in ("d/.downloader/lock", "d/.downloader/new", "inside/new", "lock", "j/.downloader/new"):
+        assert "is for this program" in refused(report=path), path
+    assert "is for this program" in refused(journal="j", failures="j/.downloader/new")
+    for path in ("00000.tar", "00000_stats.json", "shards.json"):
+        assert "is the name of a file of a shard" in refused(store="tar", report=f"d/{path}"), path
+
+
+def test_two_written_files_are_two(here: Path) -> None:
+    (here / "r").touch()
+    os.link("r", "hard")
+    os.symlink("r", "soft")
+    for other in ("r", "./r", "hard", "soft"):
+        assert "one file" in refused(report="r", failures=other), other
+
+
+def test_what_is_nobodys_is_written(here: Path) -> None:
+    (here / "r.json").touch()
+    made = Config(source="list.csv", output="d", report="r.json", failures="d/f.jsonl", manifest="m.csv")
+    assert made.written_files == (
+        ("--report", "r.json"),
+        ("--failures", "d/f.jsonl"),
+        ("--manifest", "m.csv"),
+    )
+
+
+def test_command_line_refuses_before_anything_is_touched(
+    here: Path, run_downloader: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    before = (here / "list.csv").read_bytes()
+    with (here / "list.csv").open() as stdin:
+        done = run_downloader(
+            *("-", "--list-format", "csv", "-o", "new", "--report", "list.csv"), cwd=here, stdin=stdin
+        )
+    assert (done.returncode, "standard input" in done.stderr) == (2, True), done.stderr
+    done = run_downloader("list.csv", "-o", "new", "--auth-file", "auth", "--report", "auth", cwd=here)
+    assert (done.returncode, "(--auth-file)" in done.stderr) == (2, True), done.stderr
+    assert ((here / "list.csv").read_bytes(), (here / "auth").read_text()) == (before, "u:p\n")
+    assert not (here / "new").exists()
