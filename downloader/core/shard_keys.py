@@ -171,7 +171,7 @@ def _split(name: str) -> tuple[str, str]:
         len(extension) <= _LONGEST_EXTENSION
         and extension.isalnum()
         and extension.isascii()
-        and stem.rpartition("/")[2].strip(".")
+        and (stem[-1:] not in "./" or stem.rpartition("/")[2].strip("."))
     ):
         return stem, extension
     return name, ""

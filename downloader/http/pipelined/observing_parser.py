@@ -118,11 +118,17 @@ class ObservingParser(ResponseParser):
 def _info(said: _Said, task: FetchTask, observed: Observed) -> ResponseInfo:
     status, etag, modified, kind, _ = said
     url = redact_url(task.origin.key + task.target.decode("ascii")) if observed.urls else ""
-    if not (observed.credentials or task.request is not None or "=" in task.url or "@" in task.url):
-        return ResponseInfo(status, url, _text(etag), _text(modified), _text(kind), time())
-    sent = task.url, task.request.headers if task.request is not None else ()
-    etags, dates, kinds = (observed.echoes.cut(_text(value), *sent) for value in (etag, modified, kind))
-    return ResponseInfo(status, url, etags, dates, kinds, time())
+    # Without a call for each, as this is done for each file.
+    values = (
+        etag.decode("latin-1").strip(" \t"),
+        modified.decode("latin-1").strip(" \t"),
+        kind.decode("latin-1").strip(" \t"),
+    )
+    if observed.credentials or task.request is not None or "=" in task.url or "@" in task.url:
+        headers = task.request.headers if task.request is not None else ()
+        etags, dates, kinds = (observed.echoes.cut(value, task.url, headers) for value in values)
+        return ResponseInfo(status, url, etags, dates, kinds, time())
+    return ResponseInfo(status, url, *values, time())
 
 
 def _text(value: bytes) -> str:

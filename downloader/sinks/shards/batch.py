@@ -181,7 +181,8 @@ class ShardBatch:
         sample = Sample(
             self._keys.key(index),
             item.name,
-            redact_url(item.url) if item.url else info.url,
+            # Nothing is to be redacted of what is equal to a redacted one.
+            redact_url(item.url) if item.url and item.url != info.url else info.url,
             info.url,
             info.status,
             size,
