@@ -42,7 +42,8 @@ try:
     downloader.nothing_of_that_name
 except AttributeError as error:
     tell(error=str(error))
-public = set(downloader.errors.__all__) - {"FAILURES", "ROW_FAULTS", "Blame", "FetchError", "failure_kind"}
+private = {"FAILURES", "ROW_FAULTS", "UNDECODABLE", "Blame", "FetchError", "failure_kind"}
+    public = set(downloader.errors.__all__) - private
 tell(error_is=UnsafeProcess is downloader.errors.UnsafeProcess, version=__version__ == VERSION,
      listed=set(downloader.__all__) <= set(dir(downloader)),
      errors=public <= set(downloader.__all__),
