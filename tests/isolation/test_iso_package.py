@@ -43,7 +43,7 @@ try:
 except AttributeError as error:
     tell(error=str(error))
 private = {"FAILURES", "ROW_FAULTS", "UNDECODABLE", "Blame", "FetchError", "failure_kind"}
-    public = set(downloader.errors.__all__) - private
+public = set(downloader.errors.__all__) - private
 tell(error_is=UnsafeProcess is downloader.errors.UnsafeProcess, version=__version__ == VERSION,
      listed=set(downloader.__all__) <= set(dir(downloader)),
      errors=public <= set(downloader.__all__),
