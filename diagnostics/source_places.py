@@ -53,7 +53,14 @@ def absolute(path: str, facts: dict[str, Any]) -> str:
 def is_own(spot: Spot, facts: dict[str, Any]) -> bool:
     """Return whether ``spot`` is in the user's code: neither a package's nor the standard library's."""
     path = str(spot[0])
-    if path.startswith("<") or "-packages" in path:
+    if path.startswith("<"):
+        return False
+    # The same as the agent's `kind_of_file`: who works inside of an installed package has it for their own.
+    work = facts.get("cwd") or ""
+    if "-packages" + os.sep in work and path.startswith(work + os.sep):
+        path = path.removeprefix(work)
+        return "-packages" + os.sep not in path
+    if "-packages" in path:
         return False
     library = os.path.dirname(os.path.dirname(os.path.abspath(facts.get("executable") or "")))
     for root in (facts.get("library"), os.path.join(library, "lib")):
