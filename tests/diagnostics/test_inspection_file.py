@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import shutil
 import subprocess
 import sys
 import textwrap
+import zipfile
 from pathlib import Path
 
 import pytest
 from harness import environment
 
 from diagnostics.environments import Unavailable, find, prepare
+from diagnostics.source_places import is_own, where
+from diagnostics.unpacking import _copy
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "diagnostics" / "agent" / "https_agent" / "https_inspection.py"
@@ -148,3 +152,49 @@ def test_a_process_ends_where_it_would_be_serial(tmp_path):
     )
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr == "HTTPS would be serialized here: not-patched: gevent has patched nothing\n"
+
+
+def test_work_inside_of_a_package_is_the_users(tmp_path):
+    # As `diagnostics scenarios` does where it is installed: the application is below site-packages.
+    work = tmp_path / "lib" / "site-packages" / "proj"
+    for name in ("startup", "vendor/site-packages/other"):
+        (work / name).mkdir(parents=True)
+    copied(work)
+    text = """
+        import json, os, https_inspection
+        here = os.getcwd()
+        paths = ["app.py", "startup/more.py", "vendor/site-packages/other/it.py", "../requests/api.py"]
+        print(json.dumps([https_inspection.kind_of_file(os.path.join(here, each)) for each in paths]))
+        """
+    (work / "app.py").write_text(textwrap.dedent(text))
+    done = subprocess.run(
+        [sys.executable, "app.py"], cwd=work, env=environment(), capture_output=True, check=True
+    )
+    kinds = json.loads(done.stdout)
+    assert kinds == ["user", "user", "package", "package"]
+    facts = {"cwd": str(work), "path": [str(work / "startup"), str(work.parent), str(tmp_path)]}
+    names = ["app.py", "startup/more.py", "vendor/site-packages/other/it.py", "../requests/api.py"]
+    spots = [(os.path.normpath(work / name), 3, "") for name in names]
+    assert [is_own(spot, facts) for spot in spots] == [kind == "user" for kind in kinds]
+    shown = ["app.py:3", "startup/more.py:3", "vendor/site-packages/other/it.py:3", "requests/api.py:3"]
+    assert [where(spot, facts) for spot in spots] == shown
+    # Started elsewhere, it is a package like any other.
+    elsewhere = {**facts, "cwd": str(tmp_path)}
+    assert [is_own(spot, elsewhere) for spot in spots] == [False] * 4
+
+
+def test_the_agent_of_a_zip_file_can_be_read_by_every_user(tmp_path):
+    path = tmp_path / "packed.zip"
+    with zipfile.ZipFile(path, "w") as opened:
+        for name in ("agent/boot.py", "agent/https_agent/life.py"):
+            opened.writestr(name, "")
+    before = os.umask(0o077)
+    try:
+        _copy(zipfile.Path(path, "agent/"), tmp_path / "agent")
+    finally:
+        os.umask(before)
+    modes = {
+        path.name: path.stat().st_mode & 0o777
+        for path in [tmp_path / "agent", *(tmp_path / "agent").rglob("*")]
+    }
+    assert modes == {"agent": 0o755, "https_agent": 0o755, "boot.py": 0o644, "life.py": 0o644}
