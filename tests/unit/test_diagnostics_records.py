@@ -64,5 +64,5 @@ def test_what_fits_becomes_a_record():
     ],
 )
 def test_what_does_not_fit_is_refused(given):
-    with pytest.raises(ValueError, match="is n|missing"):
+    with pytest.raises(ValueError, match=r"is n|missing"):
         typed(given, Outer)

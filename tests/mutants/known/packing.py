@@ -55,8 +55,8 @@ KNOWN = (
         "a record of another process is taken as it is",
         "a process under check that writes nonsense ends the check with an internal error",
         "_as",
-        "type(value) in (int, float) and math.isfinite(value)",
-        "True",
+        "kind is float and type(value) in (int, float) and math.isfinite(value)",
+        "kind is float",
         ("tests/unit/test_diagnostics_records.py::test_what_does_not_fit_is_refused",),
     ),
 )
