@@ -154,6 +154,40 @@ def test_a_process_ends_where_it_would_be_serial(tmp_path):
     assert done.stderr == "HTTPS would be serialized here: not-patched: gevent has patched nothing\n"
 
 
+LAZY = """
+class Raises(object):
+    def __getattribute__(self, name):
+        raise RuntimeError(name)
+
+unbound = None
+import importlib.util, json, sys
+import gevent.monkey
+gevent.monkey.patch_all(ssl={ssl})
+import requests, https_inspection
+spec = importlib.util.find_spec("later")
+spec.loader = importlib.util.LazyLoader(spec.loader)
+later = sys.modules["later"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(later)
+# As what a framework has for the request of now. gevent, too, would look at it while it patches.
+unbound = sys.modules["raises"] = Raises()
+sys.modules["nothing"] = None
+print(json.dumps([each.code for each in https_inspection.inspect().causes]))
+"""
+
+
+@pytest.mark.parametrize(("ssl", "causes"), [(True, []), (False, ["ssl-unpatched"])])
+def test_what_loads_itself_or_raises_is_left_alone(tmp_path, ssl, causes):
+    copied(tmp_path)
+    (tmp_path / "later.py").write_text("raise SystemError('it was imported')\n")
+    (tmp_path / "app.py").write_text(LAZY.format(ssl=ssl))
+    argv = [sys.executable, "app.py"]
+    done = subprocess.run(
+        argv, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == causes
+
+
 def test_work_inside_of_a_package_is_the_users(tmp_path):
     # As `diagnostics scenarios` does where it is installed: the application is below site-packages.
     work = tmp_path / "lib" / "site-packages" / "proj"

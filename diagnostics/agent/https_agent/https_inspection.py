@@ -152,10 +152,23 @@ def _is_at_work(path):
     return not any(each in rest for each in _PACKAGE_FOLDERS)
 
 
+def contents(name):
+    # type: (str) -> Dict[str, Any]
+    """Return what is in a module now.
+
+    Not by its attributes: one that loads itself lazily would do so, and another raises what it likes.
+    """
+    try:
+        found = object.__getattribute__(sys.modules.get(name), "__dict__")
+    except (AttributeError, TypeError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def file_of(name):
     # type: (str) -> str
     """Return the source file of a module; "" if it has none."""
-    path = getattr(sys.modules.get(name), "__file__", None)
+    path = contents(name).get("__file__")
     if path is None and name == "__main__":
         # A script that has run to its end no longer has the attribute.
         script = (getattr(sys, "argv", None) or [""])[0]
@@ -283,7 +296,7 @@ def keepers(importers):
     for name in list(sys.modules):
         if name.partition(".")[0] in ("gevent", "ssl", "_ssl") or _is_ours(name):
             continue
-        for variable, value in list(getattr(sys.modules[name], "__dict__", {}).items()):
+        for variable, value in list(contents(name).items()):
             kind = _kind_of_value(value, original, current)
             if kind:
                 user, caller = importers.get(name, (None, None, 0))[:2]
@@ -291,7 +304,7 @@ def keepers(importers):
                     {
                         "module": name,
                         "name": variable,
-                        "file": getattr(sys.modules[name], "__file__", None) or "",
+                        "file": contents(name).get("__file__") or "",
                         "kind": kind,
                         "client": kind == "class" or _is_client(value),
                         "user": user,
@@ -304,7 +317,7 @@ def keepers(importers):
 def _kind_of_value(value, original, current):
     # type: (Any, Any, Any) -> str
     # Not isinstance(): it reads __class__ of proxies, which may not be bound to an object yet.
-    kind = value if isinstance(value, type) and type(value) is type else type(value)
+    kind = value if type(value) is type else type(value)
     if not issubclass(kind, original) or issubclass(kind, current):
         return ""
     return "class" if kind is value else "context"
@@ -363,25 +376,29 @@ def _files_that_name(name):
     # type: (str) -> List[str]
     """Return the sources of the modules that refer to ``name`` or to something in it, the user's first."""
     found = []
-    for own, module in list(sys.modules.items()):
+    for own in list(sys.modules):
         file = file_of(own)
         if not file.endswith(".py") or own.split(".")[0] == name.split(".")[0] or _is_ours(own):
             continue
-        if _refers(module, name):
+        if _refers(own, name):
             found.append(file)
     return sorted(found, key=lambda file: kind_of_file(file) != "user")
 
 
-def _refers(module, name):
-    # type: (Any, str) -> bool
-    kind = type(sys)
-    for value in list(getattr(module, "__dict__", {}).values()):
-        if not isinstance(value, (kind, type(_refers), type)):
+def _refers(own, name):
+    # type: (str, str) -> bool
+    """Return whether the module ``own`` has ``name``, or something that is defined there."""
+    for value in list(contents(own).values()):
+        kind = type(value)  # not isinstance(), as above
+        if issubclass(kind, type(sys)):
+            origin = object.__getattribute__(value, "__dict__").get("__name__")
+            if origin == name.split(".")[0]:
+                return True
+        elif issubclass(kind, (type(_refers), type)):
+            origin = getattr(value, "__module__", "")
+        else:
             continue
-        origin = str(getattr(value, "__name__" if isinstance(value, kind) else "__module__", ""))
-        if (origin + ".").startswith(name + ".") or (
-            isinstance(value, kind) and origin == name.split(".")[0]
-        ):
+        if (str(origin) + ".").startswith(name + "."):
             return True
     return False
 

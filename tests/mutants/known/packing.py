@@ -35,6 +35,14 @@ KNOWN = (
         (f"{COPY}test_a_copy_needs_the_standard_library_alone",),
     ),
     Mutant(
+        "looking at a module by its attributes",
+        "a hook imports what loads itself lazily, or ends a web server with an error of such a module",
+        "contents",
+        "object.__getattribute__(sys.modules.get(name), '__dict__')",
+        "sys.modules.get(name).__dict__",
+        (f"{COPY}test_what_loads_itself_or_raises_is_left_alone",),
+    ),
+    Mutant(
         "the zip file takes packages of the environment for its own",
         "a check ends with an internal error where another version of click or h11 is installed",
         "guard",
