@@ -9,7 +9,8 @@ IMAGES := .venv-img2dataset
 # The tests start thousands of processes: without bytecode each of them would compile every module.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-short install lint bench matrix matrix-native mutants fuzz chaos powercut soak verdicts audit clean
+.PHONY: help demo test test-short install lint bench matrix matrix-native mutants fuzz chaos powercut soak verdicts audit clean \
+	diagnostics.pyz https_inspection.whl
 
 help:
 	@echo "make demo    set up, then download 20,000 files from a TLS server on loopback"
@@ -23,6 +24,7 @@ help:
 	@echo "make fuzz            five minutes of it; make chaos N=1000: kills; make powercut N=50: cuts"
 	@echo "make soak            an hour at a constant rate with 1 % faults (MINUTES=60)"
 	@echo "make verdicts        diagnoses of 300 healthy and 300 serial programs on a busy machine (N=300)"
+	@echo "make diagnostics.pyz   the diagnostics as one file; make https_inspection.whl: what an application has of them"
 	@echo "make audit           known vulnerabilities of what is installed"
 	@echo "make clean           remove all that the others made"
 
@@ -97,6 +99,14 @@ verdicts: $(STAMP)
 
 # Audits the installed packages with --strict: otherwise a package that is missing from the database, or a database
 # that cannot be reached, would count as having no vulnerabilities.
+# One file for any Python >= 3.10, without an installation.
+diagnostics.pyz: $(STAMP)
+	$(BIN)/python -m diagnostics.pack $@
+
+# One file, https_inspection.py, for the environment of an application: any Python from 2.7 on.
+https_inspection.whl: $(STAMP)
+	$(BIN)/python -m diagnostics.pack --inspection build
+
 audit: $(STAMP)
 	$(BIN)/python -m pip install --quiet pip-audit
 	mkdir -p build
@@ -105,5 +115,5 @@ audit: $(STAMP)
 		{ echo "not audited, or with vulnerabilities: see above; where the database cannot be reached, nothing was audited"; exit 1; }
 
 clean:
-	rm -rf $(VENV) .venv-other $(IMAGES) *.egg-info build .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-files docker/.cache soak
+	rm -rf $(VENV) .venv-other $(IMAGES) *.egg-info build .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-files docker/.cache soak diagnostics.pyz
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

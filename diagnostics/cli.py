@@ -15,6 +15,7 @@ from rich.console import Console
 
 from diagnostics.errors import DiagnosticsError, ProbeError, UsageError
 from diagnostics.model import Question, Target
+from diagnostics.unpacking import is_packed
 
 if TYPE_CHECKING:
     from diagnostics.reports.outcome import Outcome
@@ -103,6 +104,8 @@ def _check(
     """Check whether HTTPS is concurrent in the given process; `-- COMMAND` checks a command."""
     if sum(map(bool, (style, app, command))) > 1:
         raise UsageError("give one of --style, --app and -- COMMAND")
+    if is_packed() and not (style or app or command or python):
+        raise UsageError("what is to be checked? Name --app MODULE, -- COMMAND or --style")
     if told["delay"] <= 0 or told["delay"] > 30:
         raise UsageError("--delay must be more than 0 and at most 30 s")
     if told["url"] and not told["url"].startswith("https://"):

@@ -18,18 +18,19 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
 from diagnostics.errors import ProbeError
 from diagnostics.output_errors import error_in
+from diagnostics.unpacking import agent_in
 
 __all__ = ["Unavailable", "cache_folder", "find", "prepare", "satisfies", "version_of"]
 
 _VIRTUALENV = "virtualenv==20.21.1"  # the last one that makes environments of Python 2.7
 _PATIENCE = 900.0
-_LOOK = str(Path(__file__).parent / "agent" / "look.py")
 
 
 class Unavailable(ProbeError):
@@ -45,7 +46,9 @@ def cache_folder() -> Path:
 @cache
 def _look(python: str) -> tuple[str, dict[str, str]]:
     try:
-        done = subprocess.run([python, _LOOK], env=_plain(), capture_output=True, timeout=30, check=True)
+        with tempfile.TemporaryDirectory(prefix="diagnostics-") as folder:
+            argv = [python, str(agent_in(Path(folder)) / "look.py")]
+            done = subprocess.run(argv, env=_plain(), capture_output=True, timeout=30, check=True)
         version, names = json.loads(done.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise Unavailable(f"{python} does not run: {_last(error)}") from None

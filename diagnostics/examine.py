@@ -6,9 +6,8 @@ import contextlib
 import json
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
-
-import msgspec
 
 from diagnostics.causes import explain
 from diagnostics.errors import ProbeError
@@ -48,10 +47,10 @@ def examine(
         judgement = judge(question, seen)
         if question.url and judgement.verdict == "serialized" and asleep(seen.result) is not None:
             progress("measuring the same with the built-in server")
-            seen = msgspec.structs.replace(seen, paced=_is_paced(question, chosen))
+            seen = replace(seen, paced=_is_paced(question, chosen))
         if question.url and judgement.verdict != "concurrent" and not seen.paced:
             progress("measuring the same from threads of a clean process")
-            seen = msgspec.structs.replace(seen, control=_control(question, judgement))
+            seen = replace(seen, control=_control(question, judgement))
         return diagnose(
             question,
             seen,
@@ -130,7 +129,7 @@ def _is_paced(question: Question, chosen: list[str] | None) -> bool:
 
     At the single delay of another server, a rate cannot be told from a lock that is retried after a sleep.
     """
-    ours = msgspec.structs.replace(question, url="", cacert="")
+    ours = replace(question, url="", cacert="")
     try:
         with Origin() as origin:
             found = judge(ours, observe(ours, origin, chosen=chosen))

@@ -6,8 +6,8 @@ import linecache
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
-import msgspec
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
@@ -24,7 +24,8 @@ _LIBRARY = re.compile(
 Spot = tuple[str, int, str, str]  # file, line (0: it varies), function, kind of code
 
 
-class Held(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class Held:
     """What held a hub at one place.
 
     ``stack``: innermost frame first; ``line``: where the innermost frame was seen most; in seconds:
@@ -44,7 +45,7 @@ class Held(msgspec.Struct, frozen=True):
         """Return the sum with ``other``, of the same place; the difference where ``sign`` is -1."""
         if other is None:
             return self
-        return msgspec.structs.replace(
+        return replace(
             self,
             count=self.count + sign * other.count,
             seconds=self.seconds + sign * other.seconds,
@@ -75,7 +76,8 @@ class Held(msgspec.Struct, frozen=True):
         return [_spot(file, line or self.line, function) for file, line, function, _ in self.stack]
 
 
-class Seen(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class Seen:
     """What was seen in one process.
 
     ``held``: all holds that have ended; ``lasting``: what holds a hub now; ``trouble``: an error of the

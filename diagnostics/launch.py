@@ -29,13 +29,13 @@ from diagnostics.output_errors import error_in
 from diagnostics.processes import Processes, end_all, is_alive
 from diagnostics.set_up import SetUp
 from diagnostics.source_places import here, is_own, where
+from diagnostics.unpacking import agent_in, is_packed
 from downloader.core.redact import redact
 from downloader.process import isolation
 from downloader.process.watching import end
 
 __all__ = ["new_outbox", "observe", "read_report", "write_spec"]
 
-AGENT = Path(__file__).parent / "agent"
 _POLL = 0.01
 _GRACE = 2.0
 _SET_UP = 60.0  # seconds allowed for imports, on a busy machine
@@ -82,7 +82,7 @@ def observe(
         processes = Processes(outbox, _mark(folder))
         env = _environment(question, folder, origin)
         if question.target.command and any(each["place"] == "pth" for each in remedies):
-            env["PYTHONPATH"] = os.pathsep.join([str(AGENT / "early"), env["PYTHONPATH"]])
+            env["PYTHONPATH"] = os.pathsep.join([str(agent_in(folder) / "early"), env["PYTHONPATH"]])
         with _running(question, folder, env, processes) as process:
             report = _Watch(question, process, outbox, folder / "output", processes).wait()
         served = None
@@ -130,8 +130,8 @@ def read_report(path: str) -> bytes:
 def _target(question: Question) -> dict[str, Any]:
     target = question.target
     if target.style:
-        # With --python, the downloader that is installed in that environment is used.
-        return {"style": target.style, "root": "" if target.python else isolation.ROOT}
+        # With --python, and from a zip file, the downloader that is installed in that environment is used.
+        return {"style": target.style, "root": "" if target.python or is_packed() else isolation.ROOT}
     return {"app": target.app} if target.app else {"command": True}
 
 
@@ -154,15 +154,15 @@ def _environment(question: Question, folder: Path, origin: Origin | None) -> dic
         for variable in ("no_proxy", "NO_PROXY"):
             env[variable] = ",".join(filter(None, [env.get(variable), "localhost"]))
     if question.target.command:
-        env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(AGENT), env.get("PYTHONPATH")]))
+        env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(agent_in(folder)), env.get("PYTHONPATH")]))
     return env
 
 
-def _argv(question: Question) -> list[str]:
+def _argv(question: Question, folder: Path) -> list[str]:
     target = question.target
     if not target.command:
         python = _interpreter(target.python or sys.executable)
-        return [python, "-S", str(AGENT / "boot.py")]
+        return [python, "-S", str(agent_in(folder) / "boot.py")]
     argv = list(target.command)
     if target.python and Path(argv[0]).name.startswith("python"):
         argv[0] = _interpreter(target.python)
@@ -186,7 +186,7 @@ def _interpreter(name: str) -> str:
 def _running(
     question: Question, folder: Path, env: dict[str, str], processes: Processes
 ) -> Iterator[subprocess.Popen[bytes]]:
-    argv = _argv(question)
+    argv = _argv(question, folder)
     with open(folder / "output", "wb") as output:
         try:
             process = subprocess.Popen(

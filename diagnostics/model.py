@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal, cast
-
-import msgspec
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
 
 __all__ = [
     "Cause",
@@ -27,7 +26,8 @@ Verdict = Literal["concurrent", "serialized", "error"]
 _NON_BLOCKING = re.compile(r"/gevent/_?(socket[23]?|socketcommon|ssl3?|sslgte279)\.py$")
 
 
-class Target(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class Target:
     """The process to examine: a style, an application, or a command line."""
 
     style: str = ""
@@ -43,7 +43,8 @@ class Target(msgspec.Struct, frozen=True):
         return self.app or f"--style {self.style}"
 
 
-class Question(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class Question:
     """What to measure: ``requests`` concurrent GETs of ``url``, or of the built-in server.
 
     ``delay``: seconds after which the built-in server sends each response; ``after``: see ``patience``.
@@ -69,7 +70,8 @@ class Question(msgspec.Struct, frozen=True):
         return 60.0 if self.url else max(15.0, 6 * self.requests * self.delay + 5)
 
 
-class Observation(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class Observation:
     """What the agent observed in one process.
 
     - ``result``: its measurement;
@@ -89,7 +91,7 @@ class Observation(msgspec.Struct, frozen=True):
     served: dict[str, dict[str, Any]] | None = None
     control: float | None = None
     paced: bool = False
-    argv: list[str] = []
+    argv: list[str] = field(default_factory=list)
     passed: tuple[float, float] | None = None
 
     @property
@@ -113,7 +115,8 @@ def _never_waits(held: dict[str, Any]) -> bool:
     return bool(held["stack"]) and bool(_NON_BLOCKING.search(str(held["stack"][0][0]).replace("\\", "/")))
 
 
-class Cause(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class Cause:
     """Why HTTPS is not concurrent. ``where``: file:line; ``evidence``: what was observed, one line each."""
 
     code: str
@@ -123,7 +126,8 @@ class Cause(msgspec.Struct, frozen=True):
     explanation: str = ""
 
 
-class Remedy(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class Remedy:
     """A remedy that was tried, and its result.
 
     ``line``: the code to write; ``where``: the line that it goes in front of, or replaces; ``why``: the
@@ -139,7 +143,8 @@ class Remedy(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-class RequestSpan(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class RequestSpan:
     """A request; times in seconds of the round, ``ended`` None where it did not end.
 
     ``waited``: when the server had it and waited, which is known only of the built-in server.
@@ -152,7 +157,8 @@ class RequestSpan(msgspec.Struct, frozen=True):
     waited: list[tuple[float, float]]
 
 
-class Hold(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class Hold:
     """A time in which something held the hub. ``request``: the one that did; None if none of them did."""
 
     began: float
@@ -161,7 +167,8 @@ class Hold(msgspec.Struct, frozen=True):
     where: str
 
 
-class Timeline(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class Timeline:
     """A round of ``many`` requests that took ``seconds``. ``requests``: the first of them, by index."""
 
     many: int
@@ -171,7 +178,8 @@ class Timeline(msgspec.Struct, frozen=True):
     holds: list[Hold]
 
 
-class Excerpt(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class Excerpt:
     """Lines of a source. ``where``: file:line as printed; ``first``: the number of the first of ``lines``.
 
     ``own``: the file is the user's, not a package's.
@@ -185,7 +193,8 @@ class Excerpt(msgspec.Struct, frozen=True):
     own: bool
 
 
-class Diagnosis(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class Diagnosis:
     """The complete result; the format of ``json()`` is stable.
 
     ``causes`` of a concurrent process are limits that the program sets itself. ``remedies`` were measured
@@ -205,16 +214,16 @@ class Diagnosis(msgspec.Struct, frozen=True):
     tried: list[Remedy]
     facts: dict[str, Any]
     error: str = ""
-    held: list[dict[str, Any]] = []
+    held: list[dict[str, Any]] = field(default_factory=list)
     gap_s: float = 0.0
     fixable: bool = False
     timeline: Timeline | None = None
-    excerpts: list[Excerpt] = []
+    excerpts: list[Excerpt] = field(default_factory=list)
 
     def json(self) -> dict[str, Any]:
         """Return the diagnosis as ``--json`` prints it."""
-        bare = msgspec.structs.replace(self, timeline=None, excerpts=[])
-        fields = cast(dict[str, Any], msgspec.to_builtins(bare))
+        bare = replace(self, timeline=None, excerpts=[])
+        fields = asdict(bare)
         del fields["timeline"], fields["excerpts"]
         return {"version": 1, **fields}
 

@@ -19,13 +19,17 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from diagnostics import certificate
 from diagnostics.errors import ProbeError
 from diagnostics.output_errors import error_in
 from downloader.process import isolation
 from downloader.process.tls_defaults import server_context
 from downloader.process.watching import STALL_TIMEOUT, end, watched
+
+if TYPE_CHECKING:
+    import h11
 
 __all__ = ["Origin", "main"]
 
@@ -87,38 +91,39 @@ class _Connection(asyncio.Protocol):
 
     def __init__(self, counts: dict[str, _Run]) -> None:
         self._counts = counts
-        self._target = b""
-        self._waiting: list[bytes] = []
+        self._request: h11.Request | None = None
         self._busy = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # Imported only in the server's process: in one that calls `check()`, `httptools` may be a module
-        # of the user's.
-        import httptools
+        # Imported only in the server's process: in one that calls `check()`, `h11` may be a module of the
+        # user's.
+        import h11
 
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self._malformed = httptools.HttpParserError
-        self._parser = httptools.HttpRequestParser(self)
+        self._h11 = h11
+        self._parser = h11.Connection(h11.SERVER)
 
     def data_received(self, data: bytes) -> None:
-        try:
-            self._parser.feed_data(data)
-        except self._malformed:
-            self._transport.close()
-
-    def on_url(self, url: bytes) -> None:
-        self._target += url
-
-    def on_message_complete(self) -> None:
-        target, self._target = self._target, b""
-        self._waiting.append(target)
+        self._parser.receive_data(data)
         self._next()
 
     def _next(self) -> None:
-        if self._busy or not self._waiting or self._transport.is_closing():
-            return
-        target = self._waiting.pop(0).decode("latin-1")
+        """Begin the next request, if it is complete."""
+        while not self._busy and not self._transport.is_closing():
+            try:
+                event = self._parser.next_event()
+            except self._h11.RemoteProtocolError:
+                self._transport.close()
+                return
+            if event is self._h11.NEED_DATA or event is self._h11.PAUSED:
+                return
+            if isinstance(event, self._h11.Request):
+                self._request = event
+            elif isinstance(event, self._h11.EndOfMessage) and self._request is not None:
+                self._begin(self._request.target.decode("latin-1"))
+
+    def _begin(self, target: str) -> None:
         run, _, rest = target.strip("/").partition("/")
         self._busy = True
         try:
@@ -134,21 +139,30 @@ class _Connection(asyncio.Protocol):
     def _due(self, left: Callable[[], None]) -> None:
         left()
         self._busy = False
+        if self._transport.is_closing():
+            return
         self._respond(b"x" * 100)
-        self._next()
+        if self._parser.our_state is self._h11.MUST_CLOSE:
+            self._transport.close()
+        else:
+            self._parser.start_next_cycle()
+            self._next()
 
     def _respond(self, body: bytes) -> None:
-        if not self._transport.is_closing():
-            self._transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        assert self._request is not None
+        length = ("Content-Length", str(len(body)))
+        head = self._h11.Response(status_code=200, reason="OK", headers=[length])
+        events: list[Any] = [head, self._h11.Data(body), self._h11.EndOfMessage()]
+        if self._request.method == b"HEAD":
+            del events[1]
+        self._transport.write(b"".join(self._parser.send(each) or b"" for each in events))
 
 
 async def _serve(folder: Path) -> None:
-    import trustme
-
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(str(folder / "ca.pem"))
+    certificate.write(folder)
     context = server_context()
-    authority.issue_cert("localhost", "127.0.0.1").configure_cert(context)
+    context.load_cert_chain(folder / certificate.SERVER)
+    (folder / certificate.SERVER).unlink()
     counts: dict[str, _Run] = {}
     loop = asyncio.get_running_loop()
     server = await loop.create_server(
@@ -211,7 +225,7 @@ class Origin:
     @property
     def ca(self) -> str:
         """Return the path of the CA certificate that clients must trust."""
-        return str(self._folder / "ca.pem")
+        return str(self._folder / certificate.CA)
 
     def counts(self) -> dict[str, dict[str, Any]]:
         """Return the counts by run.

@@ -12,10 +12,9 @@ import os
 import signal
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import msgspec
 
 from diagnostics.agent.https_agent.choice import OVERSEES, UNUSED
 from diagnostics.agent.https_agent.clocks import clock
@@ -33,7 +32,8 @@ _ROUNDS = 200  # attempts to kill what is left
 _ROUND = 0.01
 
 
-class _Process(msgspec.Struct):
+@dataclass
+class _Process:
     """The state of a process with an agent.
 
     - ``above``: the others that are its ancestors;

@@ -11,28 +11,29 @@ A file of ``diagnostics/scenarios`` is an application that sets itself up in a k
 - ``PYTHONS``: the Pythons that it can run on, best first: ``3`` for any version of it, or ``3.11``; absent:
   any;
 - ``PATH``: a folder here that is on the process's ``PYTHONPATH``;
-- ``SERVER``: true where the file, run as a program, is the server to fetch from;
+- ``SERVER``: true where the file, run as a program with a folder, is the server to fetch from: it prints
+  its port, and has the certificate ``server.pem`` there (or makes one, and puts its ``ca.pem`` there);
 - ``RUNS``: for each of several runs the same fields once more, with a ``name``.
 """
 
 from __future__ import annotations
 
 import ast
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from diagnostics.errors import UsageError
 
 __all__ = ["FOLDER", "Expected", "Scenario", "chosen", "read"]
 
-FOLDER = Path(__file__).parent / "scenarios"
+FOLDER = Path(__file__).parent / "scenarios"  # not in a zip file, see `unpacking`
 _MARK = "# <- where"
 _NAMES = ("PACKAGES", "EXPECT", "EXPECT_2", "PATH", "PYTHONS", "SERVER", "RUNS")
 
 
-class Expected(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class Expected:
     """The expected result.
 
     ``where``: a pattern of ``fnmatch``; "" where any place is accepted; ``error``: one of the error where
@@ -45,7 +46,8 @@ class Expected(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-class Scenario(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
     """One run of a scenario.
 
     ``app``: as for ``--app``, relative to ``folder``; ``expected_2``: what is expected on Python 2, None
@@ -117,7 +119,7 @@ def _scenario(path: Path, summary: str, fields: dict[str, Any], marked: list[int
 def _expected(given: dict[str, str], mark: str) -> Expected:
     """Return what a scenario expects; ``mark``: the place where it has not said one."""
     expected = Expected(**given)
-    return msgspec.structs.replace(expected, where=expected.where or mark) if expected.cause else expected
+    return replace(expected, where=expected.where or mark) if expected.cause else expected
 
 
 def chosen(folder: Path = FOLDER, only: tuple[str, ...] = ()) -> list[Scenario]:

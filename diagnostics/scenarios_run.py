@@ -11,23 +11,24 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 from rich.console import Console
 from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from diagnostics import environments
+from diagnostics import certificate, environments
 from diagnostics.environments import Unavailable
 from diagnostics.errors import DiagnosticsError, ProbeError, UsageError
 from diagnostics.examine import examine
 from diagnostics.model import Diagnosis, Question, Target
-from diagnostics.scenario import FOLDER, Expected, Scenario, chosen
+from diagnostics.scenario import Expected, Scenario, chosen
+from diagnostics.unpacking import scenarios_in
 from downloader.process.watching import STALL_TIMEOUT, watched
 
 __all__ = ["Row", "Skipped", "interpreter", "main", "run", "server"]
@@ -36,7 +37,8 @@ _DELAY = 0.2
 _NONE = "none"  # the verdict where the probe could not be run
 
 
-class Row(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class Row:
     """The result of a scenario.
 
     ``outcome``: ``as expected``, ``differs``, ``skipped`` or ``failed`` (it could not be run); ``reason``:
@@ -153,6 +155,7 @@ def server(scenario: Scenario) -> Iterator[tuple[str, str]]:
         yield "", ""
         return
     with tempfile.TemporaryDirectory(prefix="scenario-") as folder:
+        certificate.write(Path(folder))
         file = Path(scenario.folder) / f"{scenario.app.partition(':')[0]}.py"
         with subprocess.Popen([sys.executable, str(file), folder], stdout=subprocess.PIPE) as process:
             try:
@@ -161,7 +164,7 @@ def server(scenario: Scenario) -> Iterator[tuple[str, str]]:
                     port = process.stdout.readline().decode().strip()
                 if not port:
                     raise ProbeError(f"the server of {scenario.name} did not start")
-                yield f"https://localhost:{port}/", os.path.join(folder, "ca.pem")
+                yield f"https://localhost:{port}/", os.path.join(folder, certificate.CA)
             finally:
                 process.kill()
 
@@ -212,7 +215,7 @@ def _json(rows: Sequence[Row]) -> str:
             "summary": row.scenario.summary,
             "packages": row.scenario.packages,
             "python": row.python or None,
-            "expected": msgspec.to_builtins(row.scenario.expected_on(row.python)),
+            "expected": asdict(row.scenario.expected_on(row.python)),
             "measured": {"verdict": row.verdict, "cause": row.cause, "where": row.where}
             if row.verdict
             else None,
@@ -234,19 +237,24 @@ def _json(rows: Sequence[Row]) -> str:
 @click.option(
     "--folder",
     type=click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path),
-    default=FOLDER,
     help="Scenarios of your own.",
 )
 @click.option("--list", "only_list", is_flag=True, help="List the scenarios and exit.")
 @click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON.")
 def _command(
-    offline: bool, only: tuple[str, ...], python: str, folder: Path, only_list: bool, as_json: bool
+    offline: bool, only: tuple[str, ...], python: str, folder: Path | None, only_list: bool, as_json: bool
 ) -> int:
     """Run every known trap in a new process; print expected beside measured.
 
     Exit code 1 when one differs, 4 when one could not be run.
     """
-    wanted = chosen(folder, only)
+    with tempfile.TemporaryDirectory(prefix="diagnostics-") as unpacked:
+        return _all(
+            chosen(folder or scenarios_in(Path(unpacked)), only), python, offline, only_list, as_json
+        )
+
+
+def _all(wanted: Sequence[Scenario], python: str, offline: bool, only_list: bool, as_json: bool) -> int:
     console = Console(soft_wrap=True)
     if only_list:
         for scenario in wanted:

@@ -36,10 +36,12 @@ def short(path: str, facts: dict[str, Any]) -> str:
         return path
     full = absolute(path, facts)
     # A process that a command starts may begin in another directory ("cwd") than the command ("started").
-    roots = [facts.get("started") or facts.get("cwd") or here(), *facts.get("path", [])]
-    packages = [root for root in roots if "-packages" in root]
-    # The current directory may contain the virtual environment, so package folders come first.
-    for root in [*sorted(packages, key=len, reverse=True), *roots]:
+    started = facts.get("started") or facts.get("cwd") or here()
+    roots = [started, *facts.get("path", [])]
+    packages = [root for root in roots if "-packages" in _from(started, root)]
+    # The current directory may contain the virtual environment, so package folders come first; unless it is
+    # in one itself.
+    for root in [*sorted([started, *packages], key=len, reverse=True), *roots]:
         if root.strip(os.sep) and full.startswith(root.rstrip(os.sep) + os.sep):
             return os.path.relpath(full, root)
     return full
@@ -50,11 +52,22 @@ def absolute(path: str, facts: dict[str, Any]) -> str:
     return os.path.normpath(os.path.join(facts.get("cwd") or here(), path))
 
 
+def _from(work: str, path: str) -> str:
+    """Return what of ``path`` is below the directory ``work`` if that is inside of an installed package."""
+    return path.removeprefix(work + os.sep) if "-packages" + os.sep in work else path
+
+
 def is_own(spot: Spot, facts: dict[str, Any]) -> bool:
     """Return whether ``spot`` is in the user's code: neither a package's nor the standard library's."""
     path = str(spot[0])
-    if path.startswith("<") or "-packages" in path:
+    if path.startswith("<"):
         return False
+    # The same as the agent's `kind_of_file`: who works inside of an installed package has it for their own.
+    inside = _from(facts.get("cwd") or "", path)
+    if "-packages" in inside:
+        return False
+    if inside != path:
+        return True
     library = os.path.dirname(os.path.dirname(os.path.abspath(facts.get("executable") or "")))
     for root in (facts.get("library"), os.path.join(library, "lib")):
         if root and os.path.abspath(path).startswith(root + os.sep):

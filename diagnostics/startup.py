@@ -11,14 +11,14 @@ import json
 import os
 import subprocess
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from diagnostics.agent.https_agent.life import VARIABLE
-from diagnostics.launch import AGENT, new_outbox, write_spec
+from diagnostics.launch import new_outbox, write_spec
 from diagnostics.model import Observation
+from diagnostics.unpacking import agent_in
 
 __all__ = ["with_startup"]
 
@@ -44,7 +44,7 @@ def with_startup(found: Observation) -> Observation:
     for name in _LISTS:
         seen[name] = before[name] + seen[name]
     seen["early"] = [name for name in seen["early"] if name not in seen["imports"]]
-    return msgspec.structs.replace(found, seen=seen)
+    return replace(found, seen=seen)
 
 
 def _recorded(python: str) -> dict[str, Any] | None:
@@ -58,7 +58,7 @@ def _recorded(python: str) -> dict[str, Any] | None:
         env["PYTHONDONTWRITEBYTECODE"] = "1"
         with contextlib.suppress(OSError, subprocess.SubprocessError):
             subprocess.run(
-                [python, "-S", str(AGENT / "boot.py")],
+                [python, "-S", str(agent_in(folder) / "boot.py")],
                 env=env,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,

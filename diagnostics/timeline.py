@@ -5,9 +5,10 @@ Pure. The record comes from the process under check, so what does not fit is lef
 
 from __future__ import annotations
 
-import msgspec
+from dataclasses import dataclass, field
 
 from diagnostics.model import Hold, Observation, Question, RequestSpan, Timeline
+from diagnostics.records import typed
 from diagnostics.source_places import where
 
 __all__ = ["timeline_of"]
@@ -16,7 +17,8 @@ _CLOCKS_AGREE = 0.5  # seconds by which a time of the server's may be outside of
 _SHORTEST = 1e-3
 
 
-class _Record(msgspec.Struct):
+@dataclass
+class _Record:
     """What the agent records, see ``https_agent.timeline``."""
 
     began: float
@@ -24,10 +26,11 @@ class _Record(msgspec.Struct):
     holds: list[tuple[float, float, int | None, tuple[str, int, str] | None]]
 
 
-class _Served(msgspec.Struct):
+@dataclass
+class _Served:
     """What the server records, see ``origin``."""
 
-    spans: list[tuple[int, float, float | None]] = []
+    spans: list[tuple[int, float, float | None]] = field(default_factory=list)
 
 
 def timeline_of(question: Question, seen: Observation, wall: float) -> Timeline | None:
@@ -37,9 +40,9 @@ def timeline_of(question: Question, seen: Observation, wall: float) -> Timeline 
     # A round that was given up is in no list.
     told = chosen.get("timeline") if chosen else seen.result.get("timeline")
     try:
-        record = msgspec.convert(told, _Record)
-        served = msgspec.convert((seen.served or {}).get(chosen["run"] if chosen else "", {}), _Served)
-    except msgspec.ValidationError:
+        record = typed(told, _Record)
+        served = typed((seen.served or {}).get(chosen["run"] if chosen else "", {}), _Served)
+    except ValueError:
         return None
     if not record.requests:
         return None

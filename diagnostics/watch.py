@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import sys
@@ -13,7 +14,6 @@ from collections.abc import Sequence
 from io import StringIO
 from pathlib import Path
 
-import msgspec
 from rich.console import Console
 from rich.table import Table
 
@@ -21,9 +21,10 @@ from diagnostics import relay
 from diagnostics.agent.https_agent.life import VARIABLE
 from diagnostics.errors import UsageError
 from diagnostics.hold_report import News, Seen, headline, table
-from diagnostics.launch import AGENT, _argv, new_outbox, read_report, write_spec
+from diagnostics.launch import _argv, new_outbox, read_report, write_spec
 from diagnostics.model import Question, Target
-from downloader.errors import UNDECODABLE
+from diagnostics.records import typed
+from diagnostics.unpacking import agent_in
 
 __all__ = ["watch"]
 
@@ -44,12 +45,13 @@ def watch(command: Sequence[str], max_block: float, python: str = "", verbose: b
         raise UsageError("watch: which command? See: watch -- COMMAND")
     if max_block < _MIN_BLOCK:
         raise UsageError(f"--max-block must be at least {_MIN_BLOCK * 1000:g} ms")
-    argv = _argv(Question(Target(command=tuple(command), python=python)))
     with tempfile.TemporaryDirectory(prefix="diagnostics-", ignore_cleanup_errors=True) as name:
+        argv = _argv(Question(Target(command=tuple(command), python=python)), Path(name))
         outbox = new_outbox(Path(name))
         spec = write_spec(Path(name), {"mode": "watch", "outbox": str(outbox), "max_block": max_block})
         env = {**os.environ, VARIABLE: str(spec)}
-        env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(AGENT), env.get("PYTHONPATH")]))
+        agent = str(agent_in(Path(name)))
+        env["PYTHONPATH"] = os.pathsep.join(filter(None, [agent, env.get("PYTHONPATH")]))
         with relay.started(argv, env) as running:
             reporter = _Reporter(outbox, max_block, verbose)
             reporter.start()
@@ -119,8 +121,8 @@ class _Outbox:
         if self._known.get(entry.name) == version:
             return
         self._known[entry.name] = version
-        with contextlib.suppress(OSError, *UNDECODABLE):
-            self.seen[entry.name] = msgspec.json.decode(read_report(entry.path), type=Seen)
+        with contextlib.suppress(OSError, RecursionError, ValueError):
+            self.seen[entry.name] = typed(json.loads(read_report(entry.path)), Seen)
 
 
 def _say(text: str) -> None:

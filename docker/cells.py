@@ -90,8 +90,8 @@ _PATCHED = "gevent-openssl==1.2 grequests>=0.7 pyOpenSSL"
 OWN = Pins("own", _own())
 NEWEST = Pins("newest", *OWN.packages, _PATCHED)
 _2022 = "requests==2.28.2 urllib3==1.26.20 grequests==0.7.0 pyOpenSSL"
-# msgspec, which the downloader and the diagnostics need, does not support PyPy: the downloader cannot run
-# there, and the diagnostics run on another interpreter. cryptography's builds for PyPy from 47 on cannot be
+# msgspec, which the downloader needs, does not support PyPy: it cannot run there, and the diagnostics run
+# on another interpreter. cryptography's builds for PyPy from 47 on cannot be
 # loaded by every PyPy 7.3.
 NEWEST_PYPY = Pins("newest-pypy", "gevent requests urllib3 cryptography<47", _PATCHED)
 GEVENT_22 = Pins(

@@ -16,7 +16,8 @@ import msgspec
 
 from diagnostics.agent.https_agent.life import VARIABLE
 from diagnostics.hold_report import Held, Seen
-from diagnostics.launch import AGENT, new_outbox, read_report, write_spec
+from diagnostics.launch import new_outbox, read_report, write_spec
+from diagnostics.unpacking import agent_in
 
 __all__ = ["MAX_HOLD", "MAX_WAIT", "Watched", "environment", "watching"]
 
@@ -67,7 +68,7 @@ def environment() -> dict[str, str]:
 
     PYTHONPATH has to come first.
     """
-    return {VARIABLE: str(_specs[-1]), "PYTHONPATH": str(AGENT)} if _specs else {}
+    return {VARIABLE: str(_specs[-1]), "PYTHONPATH": str(agent_in(_specs[-1].parent))} if _specs else {}
 
 
 @contextlib.contextmanager

@@ -5,11 +5,10 @@ from __future__ import annotations
 import datetime
 import os
 import tempfile
+from dataclasses import dataclass
 from errno import EACCES
 from functools import partial
 from typing import BinaryIO
-
-import msgspec
 
 from diagnostics.errors import UsageError
 from diagnostics.reports.junit import junit
@@ -21,7 +20,8 @@ from downloader.reporting.published_file import publish
 __all__ = ["ReportFiles"]
 
 
-class ReportFiles(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class ReportFiles:
     """The files that ``--junit`` and ``--report`` name; "" for one that was not asked for."""
 
     junit: str = ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import msgspec
+from dataclasses import dataclass
 
 from diagnostics.model import Diagnosis, Question
 from downloader.core.redact import redact
@@ -10,7 +10,8 @@ from downloader.core.redact import redact
 __all__ = ["Outcome", "shown"]
 
 
-class Outcome(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class Outcome:
     """How a check ended. ``found``: None where the probe could not be run; ``error`` says why.
 
     ``expected``: the verdict that was to be found; ``seconds``: how long the check took.

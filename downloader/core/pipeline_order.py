@@ -44,7 +44,7 @@ _NEXT = 4  # in those behind them, and where responses are slow
 _SLOW = 0.25  # seconds
 _ENOUGH = 128  # files that were requested again; that agreed and could not have been others
 _ENOUGH_ALIKE = 512  # files that agreed, with the body of most others
-_VAIN = 8  # windows in a row of which nothing could be compared
+_VAIN, _VAIN_LATER = 8, 64  # windows in a row of which nothing could be compared, at first and later
 _WEAK = 2  # contradictions that one changed file does not explain
 _DOUBTS = 8  # returns to many because of the source; a list may have many outdated checksums
 
@@ -120,10 +120,13 @@ def judged(order: Order, held: Sequence[Answer], pairs: Sequence[tuple[Answer, A
     is that of one other in the window has exchanged answers with it. So have two of which one was refused
     first, and the other is now. One that shared its answer with others and has one of its own now may have
     got theirs: two of these are too many for files that change. Another difference is that of a file that
-    has changed, or may be fetched once only; where that is so for most, no order can be shown.
+    has changed, or may be fetched once only; where that is so for most, no order can be shown. A window of
+    failures that mean no file has no order.
     """
     if order.why == OUT_OF_ORDER:
         return Verdict(order, store=False)
+    if all(answer is None for answer in held):
+        return Verdict(order, store=True)
     known = [(first, again) for first, again in pairs if first is not None and again is not None]
     if not known:
         return _shows_nothing(order)
@@ -160,4 +163,5 @@ def doubtful_text(files: int) -> str:
 
 def _shows_nothing(order: Order) -> Verdict:
     vain = order.vain + 1
-    return Verdict(replace(order, vain=vain, why=order.why or UNCHECKED * (vain >= _VAIN)), store=False)
+    why = UNCHECKED if vain >= (_VAIN_LATER if _is_known(order) else _VAIN) else ""
+    return Verdict(replace(order, vain=vain, why=order.why or why), store=False)

@@ -96,6 +96,9 @@ def guard(dest: str = "") -> None:
     # `pip install --target` puts our requirements beside our packages. Last, so that it shadows nothing.
     if ROOT not in sys.path and _real(ROOT) != _real(dest) and _is_installed():
         sys.path.append(ROOT)
+    # A zip file has the versions of them that it was made with.
+    if ROOT not in sys.path and os.path.isfile(ROOT):
+        sys.path.insert(0, ROOT)
 
 
 def is_exposed(dest: str) -> bool:

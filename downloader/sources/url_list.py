@@ -168,7 +168,7 @@ class UrlList:
             if file.path != "-":
                 found.append(("the list of URLs", file.path))
             if file.form == "bagit" and file.path != "-":
-                from downloader.sources.lists.bag_manifests import files_beside
+                from downloader.sources.lists.bag_files import files_beside
 
                 found += [("of the bag", path) for path in files_beside(file.path)]
         return tuple(found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import pytest
 from harness import environment
+
+from diagnostics.environments import Unavailable, prepare
 
 PATCHED = "from gevent import monkey; monkey.patch_all()\nimport requests\n"
 CLASSIC = (
@@ -96,10 +99,24 @@ def test_inspect_neither_connects_nor_patches_nor_injects(tmp_path):
     assert fresh(tmp_path, text) == [True, True]
 
 
+ROOT = Path(__file__).parents[2]
+
+
+def documented(tmp_path, start):
+    """Return the lines of the documentation that begin with ``start``; put what they need into the folder.
+
+    Nothing else of ours can be imported there.
+    """
+    shutil.copy(ROOT / "diagnostics" / "agent" / "https_agent" / "https_inspection.py", tmp_path)
+    for name in ("diagnostics", "downloader"):
+        (tmp_path / f"{name}.py").write_text(f"raise SystemError('{name} is not needed')\n")
+    text = (ROOT / "docs" / "diagnostics.md").read_text()
+    return textwrap.dedent(re.search(rf"    {start}.*?(?=\n\S)", text, re.DOTALL)[0])
+
+
 def gunicorn(tmp_path, conf):
     """Run gunicorn with the hook of the documentation; return its exit code and output."""
-    text = (Path(__file__).parents[2] / "docs" / "diagnostics.md").read_text()
-    hook = textwrap.dedent(re.search(r"    def post_worker_init.*?(?=\n\S)", text, re.DOTALL)[0])
+    hook = documented(tmp_path, "def post_worker_init")
     (tmp_path / "conf.py").write_text(
         f"{conf}\n{hook}\nbind = '127.0.0.1:0'\nworker_class = 'gevent'\n{ENDS}"
     )
@@ -131,6 +148,28 @@ def test_documented_hook_stops_a_serial_gunicorn(tmp_path):
 def test_documented_hook_lets_a_concurrent_gunicorn_serve(tmp_path):
     code, said = gunicorn(tmp_path, "import ssl")
     assert (code, "HTTPS would" in said) == (0, False), said
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("start", "code"), [("import urllib3.util.ssl_\n", 3), ("", 0)])
+def test_documented_hook_stops_a_serial_celery(tmp_path, start, code):
+    try:
+        python = prepare(sys.executable, ["celery==5.4.0", "gevent", "requests"], lambda text: None)
+    except Unavailable as error:
+        pytest.skip(str(error))
+    hook = documented(tmp_path, "import https_inspection\n    from celery")
+    ends = "    raise SystemExit(0)\n"
+    app = f"from celery import Celery\n{hook}\n{ends}\napp = Celery('tasks', broker='memory://')\n"
+    (tmp_path / "tasks.py").write_text(app)
+    (tmp_path / "sitecustomize.py").write_text(start)
+    argv = [python, "-m", "celery", "-A", "tasks", "worker", "-P", "gevent", "-c", "2"]
+    env = {**environment(), "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        argv, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == code, done.stderr
+    assert ("HTTPS would be serialized here" in done.stderr) == bool(code)
 
 
 CHECK = """

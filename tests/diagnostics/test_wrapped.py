@@ -11,7 +11,7 @@ from harness import environment
 
 from diagnostics import environments
 from diagnostics.agent.https_agent.life import VARIABLE
-from diagnostics.launch import AGENT
+from diagnostics.unpacking import agent_in
 
 # Every function and method of every module, with all that an application can inspect. The modules are those
 # that exist with the agent and without it, so that a wrapper is covered wherever it is put.
@@ -78,7 +78,7 @@ def spec(tmp_path):
     # No process waits for a result: this is not the process that would be probed.
     told = {"mode": "check", "outbox": str(tmp_path / "outbox"), "remedies": [], "chosen": ["another"]}
     path.write_text(json.dumps(told))
-    return {VARIABLE: str(path), "PYTHONPATH": str(AGENT)}
+    return {VARIABLE: str(path), "PYTHONPATH": str(agent_in(path.parent))}
 
 
 def interpreter(version):

@@ -337,10 +337,13 @@ def test_destination_renamed_during_the_run(start: Start, tmp_path: Path) -> Non
         gate.reached()
         dest.rename(tmp_path / "elsewhere")
         gate.open()
-        assert job.wait() == 1, job.err
-        assert "b: http-404" in job.out
-        assert "1  http-404" in job.out
-    assert (tmp_path / "elsewhere" / "c").read_bytes() == b"behind the gate"
+        assert job.wait() == 4, job.err
+        assert f"{dest} was removed, moved or replaced" in job.err
+        (tmp_path / "elsewhere").rename(dest)
+        again = start(server.url, "-o", dest, "--workers", 1)
+        assert again.wait() == 1, again.err
+        assert "b: http-404" in again.out
+    assert (dest / "c").read_bytes() == b"behind the gate"
 
 
 def test_journal_removed_during_the_run(start: Start, tmp_path: Path) -> None:

@@ -47,6 +47,9 @@ def test_each_kind_of_fault_for_one_in_a_hundred_and_fifty(lane: str, scheme: st
         result = download("-", tmp_path / "d", *options, stdin="\n".join(listed), timeout=110)
     failed = {name: CODES[kind] for each in faults.values() for name, kind in each.ended.items()}
     assert result.report["complete"], result.report or result.stderr
+    if lane == "auto":
+        # Some had been answered when they were requested again, to know the order of the answers.
+        failed = {name: code for name, code in failed.items() if name not in result.files}
     assert result.codes == failed
     assert result.files == {name: body_of(name) for name in names if name not in failed}
     assert result.exit == int(bool(failed))

@@ -48,7 +48,7 @@ def test_both_clients_send_the_same_request_through_a_tunnel(
             given = (*options, *by(proxy.url), "-H", "X-One: 1", "--lane", lane, "--connections", "4")
             result = download(server.url, tmp_path / lane, *given)
             assert (result.exit, result.files) == (0, BODIES), result.stderr
-            assert result.report["lanes"][{"auto": "wire"}.get(lane, lane)] == COUNT
+            assert COUNT <= result.report["lanes"][{"auto": "wire"}.get(lane, lane)] <= COUNT * 1.4
             seen[lane] = {request.target: request.headers for request in server.requests}
             assert len(seen[lane]) == COUNT + 1
             # Few tunnels, each requested with the proxy's credentials, which the server does not get.

@@ -72,8 +72,12 @@ def test_order_is_found_before_anything_is_stored(
 ) -> None:
     with serve(body, order) as server:
         result = fetch(server, tmp_path, depth)
-    assert wrong(result, body) == []
-    assert (result.exit, result.report["doubtful"]) == (0, 0)
+    # A few responses may come in order by chance. That is told as soon as others do not.
+    chance = order == "completion" and depth == "auto"
+    doubtful = result.report["doubtful"]
+    assert len(wrong(result, body)) <= doubtful
+    assert result.exit == int(doubtful > 0)
+    assert chance or not doubtful
     assert result.report["attempts_by_error"] == {}
     assert result.report["requests"] == server.asked >= COUNT
     if order != "page":  # which nothing can tell from files that change

@@ -27,7 +27,7 @@ from syntax import NotOnce, Sources
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("downloader", "diagnostics")
-PARTS = (*PACKAGES, "benchmarks", "tests", "setup.cfg", "pyproject.toml")
+PARTS = (*PACKAGES, "benchmarks", "tests", "setup.cfg", "pyproject.toml", "LICENSE", "docs")
 FOREIGN = ("PYTHON", "PYTEST", "COV")
 FAILED = 1  # pytest: tests ran, and some failed
 LONGEST = 240

@@ -109,6 +109,17 @@ def test_what_shows_nothing_is_not_stored(held: list[Answer], alone: list[Answer
     assert after(FILES, order=Order(vain=windows - 1)).order.vain == 0
 
 
+def test_failures_that_mean_no_file_have_no_order() -> None:
+    assert judged(Order(), [None] * 9, []) == Verdict(Order(), store=True)
+
+
+def test_a_host_that_fails_for_a_while_is_pipelined_on() -> None:
+    order = KNOWN
+    for _ in range(20):
+        order = after(FILES, [None] * 128, order).order
+    assert order.why == ""
+
+
 def test_what_the_source_contradicts_is_checked_more_but_not_for_ever() -> None:
     order, times = KNOWN, 0
     for _ in range(100):

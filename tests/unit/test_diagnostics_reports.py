@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import html.parser
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 
-import msgspec
 import pytest
 from report_parts import HOSTILE, NOW, outcome
 
@@ -91,7 +91,7 @@ def test_junit_agrees_with_the_exit_code():
         [case] = root.iter("testcase")
         return [each.tag for each in case], root.attrib["failures"], root.attrib["errors"]
 
-    broken = msgspec.structs.replace(outcome().found, verdict="error", error="RecursionError: too deep")
+    broken = replace(outcome().found, verdict="error", error="RecursionError: too deep")
     assert kinds() == (["failure"], "1", "0")
     assert kinds(exit_code=0, expected="serialized") == (["system-out"], "0", "0")
     assert kinds(exit_code=3, found=broken) == (["error"], "0", "1")
@@ -197,12 +197,7 @@ def test_timeline_of_a_round_that_was_given_up():
     seen = Observation({"rounds": [], "timeline": record}, {}, {})
     found = drawn(seen)
     assert (found.seconds, found.requests[0].ended) == (4.0, None)
-    assert (
-        "not ended"
-        in page(
-            outcome(found=msgspec.structs.replace(outcome().found, timeline=found)), NOW, False
-        ).decode()
-    )
+    assert "not ended" in page(outcome(found=replace(outcome().found, timeline=found)), NOW, False).decode()
 
 
 @pytest.mark.parametrize("seconds", [1e-3, 0.02, 0.2, 0.224, 1.0, 2.07, 9.99, 600.0])

@@ -16,6 +16,7 @@ FLOORS = {
     "requests": "2.32.4",  # CVE-2024-47081: netrc credentials for a crafted URL
     "urllib3": "2.6.0",  # CVE-2025-50181, -66418, -66471: redirects, decompression chains and bombs
     "gevent": "23.9.0",  # CVE-2023-41419: WSGI server, request smuggling
+    "h11": "0.16.0",  # CVE-2025-43859: malformed chunked bodies
     "gunicorn": "22.0.0",  # CVE-2024-1135, -6827: request smuggling
 }
 # Code that runs because of data that is read: from a server, a file, another process.
@@ -56,7 +57,17 @@ def test_no_floor_is_below_a_known_vulnerability(package: str) -> None:
 
 def test_runtime_requirements_have_floors() -> None:
     asked = requirements()
-    for package in ("gevent", "requests", "urllib3", "httptools", "msgspec", "click", "rich", "trustme"):
+    for package in (
+        "gevent",
+        "requests",
+        "urllib3",
+        "httptools",
+        "msgspec",
+        "click",
+        "rich",
+        "trustme",
+        "h11",
+    ):
         assert asked[package], package
 
 

@@ -137,7 +137,8 @@ def _as_downloader(options):
         patching = importlib.import_module("downloader.process.patching")
     except ImportError as error:
         raise Unusable(
-            "the downloader is not installed in %s (%s): name another --style" % (sys.executable, error)
+            "the downloader is not installed in %s (%s): name --app, -- COMMAND or another --style"
+            % (sys.executable, error)
         )
     patching.apply()
     from downloader.config.config import Config

@@ -3,6 +3,8 @@
 import os
 import sys
 
+from . import https_inspection
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import CodeType, FrameType
@@ -13,13 +15,6 @@ if TYPE_CHECKING:
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _ABOVE = os.path.dirname(_HERE)
 _EARLY = os.path.join(_ABOVE, "early")
-# A file of the downloader that the agent executes: see `facts`.
-TLS_FACTS = os.path.join(os.path.dirname(os.path.dirname(_ABOVE)), "downloader", "process", "tls_facts.py")
-_LIBRARY = os.path.dirname(os.path.abspath(os.__file__))
-try:
-    _START = os.getcwd()  # where the process was started: it may change its directory
-except OSError:
-    _START = ""  # it was removed
 _kinds = {}  # type: Dict[CodeType, str]
 _MAX_FRAMES = 60
 _COUNTS_FROM_ONE = sys.version_info >= (3, 13)  # `site`, the lines of a .pth file
@@ -38,31 +33,14 @@ def kind(code):
 def kind_of_file(name):
     # type: (str) -> str
     """Return the same as ``kind`` for the name of a source file."""
-    if name.startswith("<frozen importlib") or ("importlib" in name and "_bootstrap" in name):
-        return "import"
-    if name.startswith("<"):
-        return "library"
-    path = absolute(name)
-    if (
-        path.startswith((_HERE + os.sep, _EARLY + os.sep))
-        or os.path.dirname(path) == _ABOVE
-        or path == TLS_FACTS
-    ):
-        return "agent"
-    parts = path.replace("\\", "/").split("/")
-    if "site-packages" in parts or "dist-packages" in parts:
-        return "gevent" if "gevent" in parts or "greenlet" in parts else "package"
-    if path.startswith(_LIBRARY + os.sep):
-        return "library"
-    if path.startswith(os.path.join(sys.prefix, "bin") + os.sep):
-        return "package"  # a console script: it only calls what is installed
-    return "user"
+    if not name.startswith("<"):
+        path = absolute(name)
+        if path.startswith((_HERE + os.sep, _EARLY + os.sep)) or os.path.dirname(path) == _ABOVE:
+            return "agent"
+    return https_inspection.kind_of_file(name)
 
 
-def absolute(path):
-    # type: (str) -> str
-    """Return the absolute path, relative to where the process was started."""
-    return os.path.normpath(os.path.join(_START, path))
+absolute = https_inspection.absolute
 
 
 def stack(frame):

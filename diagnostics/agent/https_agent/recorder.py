@@ -7,7 +7,7 @@ complete. One counter numbers all events, so that "before" and "after" can be de
 
 import sys
 
-from . import frames, keepers, wrapping
+from . import frames, https_inspection, wrapping
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Record(object):
             "early": self.early,
             "replaced": self.replaced,
             "reached": self.reached,
-            "keepers": keepers.found(self.importers),
+            "keepers": https_inspection.keepers(self.importers),
         }
 
 

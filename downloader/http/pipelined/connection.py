@@ -274,8 +274,11 @@ class PipelinedConnection:
             held, self.parser.completed = self.parser.completed, []
             size = recheck_size(origin_state.order, len(held), self._window.slowest)
             origin_state.order = asking(origin_state.order, size)
-            self._recheck = Recheck(held, size)
-            self._send_again(self._recheck.tasks, now)
+            recheck = self._recheck = Recheck(held, size)
+            if recheck.tasks:
+                self._send_again(recheck.tasks, now)
+            else:
+                self._end_recheck(recheck, now)
         elif spent and not origin_state.no_keepalive:
             self._rest(Event.AWAIT_CLOSE, self._window.rest(now))
         elif spent:
@@ -309,7 +312,10 @@ class PipelinedConnection:
         self.served += len(answers)
         if recheck.answered(answers):
             self._send_again(recheck.tasks, now)
-            return
+        else:
+            self._end_recheck(recheck, now)
+
+    def _end_recheck(self, recheck: Recheck, now: float) -> None:
         self.parser.completed = recheck.held
         self._rest(Event.REST, 0.0 if recheck.in_step else self._window.rest(now))
 
@@ -317,7 +323,7 @@ class PipelinedConnection:
     def _is_rechecking(self) -> bool:
         return self._recheck is not None and self.parser.completed is not self._recheck.held
 
-    def _end_recheck(self) -> bool:
+    def _abandon_recheck(self) -> bool:
         """Hold the window as before its recheck, if one is under way: it does not come to its end."""
         if self._recheck is None or not self._is_rechecking:
             return False
@@ -462,7 +468,7 @@ class PipelinedConnection:
 
         Where its head has refused it, that is the failure, whatever else is wrong with it.
         """
-        if self._end_recheck():
+        if self._abandon_recheck():
             self.origin_state.disable_pipelining(UNCHECKED)
             self.requeue_outstanding()
             return
@@ -490,7 +496,7 @@ class PipelinedConnection:
 
     def preempt(self) -> None:
         """Give up the response that is awaited, requeue those behind it, and close the connection."""
-        if self._end_recheck():
+        if self._abandon_recheck():
             self.requeue_outstanding()
             return
         parser = self.parser
@@ -532,7 +538,7 @@ class PipelinedConnection:
 
     def requeue_outstanding(self) -> None:
         """Close the connection and requeue all tasks that were sent and are not stored."""
-        self._end_recheck()
+        self._abandon_recheck()
         self.parser.discard()
         self._requeue(self.parser.take_outstanding())
         self._discard_window()

@@ -24,7 +24,10 @@ _Responses = list[tuple[FetchTask, Body]]
 
 
 class Recheck:
-    """A recheck of ``count`` files of the window ``held``. ``tasks``: those to be requested again now."""
+    """A recheck of ``count`` files of the window ``held``. ``tasks``: those to be requested again now.
+
+    There are none where all have failed in ways that mean no file.
+    """
 
     __slots__ = ("_again", "_indices", "_left", "_rounds", "_wanted", "held", "tasks")
 
@@ -33,8 +36,9 @@ class Recheck:
         self._again: list[tuple[int, Answer]] = []
         self._rounds = _ROUNDS
         # In random order, so that a server with an order of its own does not repeat what it did.
-        self._left = sample(range(len(held)), min(len(held), max(count, MANY)))
-        self._wanted = count
+        usable = [index for index, (_, body) in enumerate(held) if _answer(body) is not None]
+        self._left = sample(usable, min(len(usable), max(count, MANY)))
+        self._wanted = min(count, len(usable))
         self._choose(1)
 
     def _choose(self, count: int) -> None:
@@ -65,6 +69,8 @@ class Recheck:
     def in_step(self) -> bool:
         """Whether the last response shows that none was too many: else it would be the one before it."""
         answers = [(_answer(self.held[index][1]), again) for index, again in self._again]
+        if not answers:
+            return False
         before = answers[-2][1] if len(answers) > 1 else _answer(self.held[-1][1])
         last = answers[-1][1]
         return (

@@ -12,7 +12,7 @@ import os
 import re
 import sqlite3
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import NamedTuple
 from unicodedata import normalize
 
 import gevent
@@ -20,12 +20,10 @@ import gevent
 from downloader.core.content_check import ALGORITHMS
 from downloader.core.naming import shown
 from downloader.errors import ConfigError, SourceError
+from downloader.sources.lists.bag_files import STRENGTH, Manifest, find_manifests
 
-__all__ = ["BagManifests", "TagFiles", "Unlisted", "bag_path", "fields_of", "files_beside", "tag_files"]
+__all__ = ["BagManifests", "TagFiles", "Unlisted", "bag_path", "fields_of", "tag_files"]
 
-_STRENGTH: Final = ("sha512", "sha384", "sha256", "sha224", "sha1", "md5")
-# In any case: the checksums of one that is passed over are verified by nobody.
-_NAME = re.compile(r"manifest-([a-z0-9_-]+)\.txt", re.IGNORECASE | re.ASCII)
 # Blanks or tabs between the two; md5sum and its like mark a file that they read as binary.
 _LINE = re.compile(r"(\S+)[ \t]+\*?(.+)", re.DOTALL)
 _DIGEST = re.compile(r"[0-9a-f]+")
@@ -52,13 +50,6 @@ class TagFiles(NamedTuple):
     encoding: str = "utf-8"
     percent: bool = True
     found: bool = False
-
-
-class _Manifest(NamedTuple):
-    """A manifest: the name of its file, and its algorithm, "" for one that cannot be computed."""
-
-    file: str
-    algorithm: str
 
 
 def fields_of(line: bytes, encoding: str) -> list[str]:
@@ -111,12 +102,12 @@ class BagManifests:
 
     def __init__(self, path: str, tags: TagFiles) -> None:
         self._tags = tags
-        self._all = [] if path == "-" else _find(os.path.dirname(path))
+        self._all = [] if path == "-" else find_manifests(os.path.dirname(path))
         if self._all and not self._all[0].algorithm:
             names = " and ".join(shown(os.path.basename(each.file)) for each in self._all)
             raise ConfigError(
                 f"{shown(os.path.dirname(path) or '.')}: the checksums in {names} cannot be computed, only "
-                f"{', '.join(_STRENGTH)}; --checksums off fetches without them"
+                f"{', '.join(STRENGTH)}; --checksums off fetches without them"
             )
         self._database = sqlite3.connect("")  # on disk, as far as it is large, and without a name
         try:
@@ -191,7 +182,7 @@ class BagManifests:
                     )
 
 
-def _entries(manifest: _Manifest, tags: TagFiles) -> Iterator[tuple[int, str, str]]:
+def _entries(manifest: Manifest, tags: TagFiles) -> Iterator[tuple[int, str, str]]:
     """Yield line number, checksum and path of each entry. Raises ConfigError."""
     length = ALGORITHMS.get(manifest.algorithm)
     try:
@@ -219,28 +210,6 @@ def _entries(manifest: _Manifest, tags: TagFiles) -> Iterator[tuple[int, str, st
                 yield number, digest, path
     except OSError as error:
         raise ConfigError(f"{shown(manifest.file)}: {error.strerror}") from error
-
-
-def files_beside(fetch: str) -> list[str]:
-    """Return what is read of a bag beside its ``fetch.txt``: bagit.txt, and the payload manifests."""
-    directory = os.path.dirname(fetch)
-    return [os.path.join(directory, "bagit.txt"), *(each.file for each in _find(directory))]
-
-
-def _find(directory: str) -> list[_Manifest]:
-    """Return the payload manifests in ``directory``, the strongest that can be computed first."""
-    try:
-        names = os.listdir(directory or ".")
-    except OSError:
-        names = []
-    found = []
-    for name in sorted(names):
-        if match := _NAME.fullmatch(name):
-            algorithm = re.sub("[-_]", "", match[1].lower())
-            known = algorithm if algorithm in _STRENGTH and algorithm in ALGORITHMS else ""
-            found.append(_Manifest(os.path.join(directory, name), known))
-    strength = [*_STRENGTH, ""]
-    return sorted(found, key=lambda each: strength.index(each.algorithm))
 
 
 def _form(path: str) -> str:

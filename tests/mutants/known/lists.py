@@ -73,7 +73,7 @@ KNOWN = (
     Mutant(
         "a manifest in upper case is none",
         "`Manifest-sha256.txt` of a bag is passed over, and wrong bytes are stored with exit code 0",
-        "_find",
+        "find_manifests",
         "_NAME.fullmatch(name)",
         "re.fullmatch(_NAME.pattern, name)",
         (f"{BAGS}test_wrong_bytes_are_found_however_the_manifest_is_written",),
