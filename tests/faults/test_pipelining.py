@@ -83,7 +83,7 @@ def test_pipelined_files_are_stored_under_their_own_names(depth: str, tmp_path: 
     with serve(lambda nth, request: None) as server:
         result = fetch(server, tmp_path, depth)
     assert all_right(result.files)
-    assert COUNT < result.report["requests"] <= COUNT + RECHECKS
+    assert COUNT <= result.report["requests"] <= COUNT + RECHECKS  # none where depth stays 1
     assert result.report["lanes"]["wire"] == result.report["requests"]
     if depth != "auto":
         reached = result.report["pipeline_depth"]
