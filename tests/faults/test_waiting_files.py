@@ -167,7 +167,7 @@ def test_kills_at_random_instants_while_files_wait(
         (tmp_path / "list.txt").write_text(answers.listed(server))
         argv = (tmp_path / "list.txt", "-o", dest, "--json", *PATIENT, *stored_as(store))
         argv += ("--workers", rng.choice((1, 2)), "--connections", connections)
-        job, allowed = start(*argv), 0
+        job, allowed = start(*argv), CHECKS
         for _ in range(rng.randrange(1, 5)):
             # Or after 3 s: where only refused files are left to be requested, the host is taken for down.
             count, end = answers.total + rng.randrange(1500), monotonic() + 3
