@@ -59,7 +59,8 @@ def test_losses_at_random_instants(tmp_path: Path, store: str) -> None:
     assert found["stored"] + found["skipped"] == FILES
     assert slices["done"] == slices["planned"] == FILES // SLICE == len(done(dest))
     assert slices["attempts"] - slices["done"] <= LOSSES
-    assert gets <= FILES + SLICE * LOSSES
+    # Each slice requests some files once more, to know the order of the answers.
+    assert gets <= FILES * 1.3 + SLICE * LOSSES
     if store == "tar":
         check_dataset(dest, Truth(FILES), "tar", SHARD)
     else:

@@ -78,7 +78,8 @@ def test_retry_after_stops_all_workers(
         result = download("-", tmp_path / "d", *options, stdin="\n".join(urls(server, 900)))
         requests = list(server.requests)
     assert (result.exit, result.report["stored"]) == (0, 900)
-    assert len(requests) == 900 + result.report["retries"]
+    # And some files once more, to know the order of the answers.
+    assert 900 + result.report["retries"] <= len(requests) == result.report["requests"] <= 900 * 1.4
     assert 1 <= len(refusals) == result.report["retries"] <= 2  # two threads may refuse at once
     # One pause in which none of the eight connections of two workers was used.
     assert least <= spread(requests) <= most + STALL
