@@ -182,9 +182,8 @@ class Resolver:
             if isinstance(error, socket.gaierror) and error.errno == socket.EAI_NONAME:
                 found = []
             elif known is not None and known.failed:
-                found = (
-                    known.addresses
-                )  # the name server may be down, too; the host may come back (RFC 8767)
+                # The name server may be down, too; the host may come back (RFC 8767).
+                found = known.addresses
             else:
                 return error
             self._keep(host, found)

@@ -26,7 +26,6 @@ from typing import Any  # noqa: E402
 from downloader.core.host import Host  # noqa: E402
 from downloader.core.item_states import IN_FLIGHT  # noqa: E402
 from downloader.core.pipeline_order import (  # noqa: E402
-    OUT_OF_ORDER,
     UNCHECKED,
     asking,
     recheck_size,
@@ -330,8 +329,6 @@ class PipelinedConnection:
         recheck, self._recheck = self._recheck, None
         self.parser.discard()
         self.parser.take_outstanding()
-        for _, body in self.parser.completed:
-            discard_body(body)
         self.parser.completed = recheck.held
         return True
 
@@ -370,15 +367,13 @@ class PipelinedConnection:
 
     def _commit_window(self) -> None:
         """Store the held responses, since the connection is in step; of a window, if they are in order."""
+        counted, held = self._window.counted, len(self.parser.completed)
+        if self._deep and held and not self._in_order(held):
+            self._discard_window()
         completed, self.parser.completed = self.parser.completed, []
-        if self._deep and completed and not self._in_order(len(completed)):
-            for _, body in completed:
-                discard_body(body)
-            self._requeue([task for task, _ in completed])
-            completed = []
         if self._window.limited:
             self.origin_state.limits_requests()
-        self.origin_state.record_window(self._window.counted, self._window.held_bytes, deep=self._deep)
+        self.origin_state.record_window(counted, self._window.held_bytes, deep=self._deep)
         self._enter(Event.COMMIT)
         self._window.clear()
         self._client.store_completed(self.origin_state, completed)
@@ -388,11 +383,9 @@ class PipelinedConnection:
         recheck, self._recheck = self._recheck, None
         if recheck is None:
             return False
-        origin_state = self.origin_state
-        known = origin_state.order.why
-        verdict = recheck.verdict(origin_state.order)
-        doubtful = origin_state.window_judged(verdict, count)
-        if origin_state.order.why == OUT_OF_ORDER != known and self.slot is not None:
+        verdict = recheck.verdict(self.origin_state.order)
+        doubtful = self.origin_state.window_judged(verdict, count)
+        if doubtful is not None and self.slot is not None:
             self._client.out_of_order(self.slot.key, doubtful)
         return verdict.store
 

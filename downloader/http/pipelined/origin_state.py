@@ -197,22 +197,22 @@ class OriginState:
         if not self._active:
             self._stopped = now
 
-    def window_judged(self, verdict: Verdict, count: int) -> int:
-        """Act on ``verdict`` on a window of ``count``; return how many stored files are in doubt now."""
+    def window_judged(self, verdict: Verdict, count: int) -> int | None:
+        """Act on ``verdict`` on a window of ``count``.
+
+        Returns how many stored files are in doubt where it has found disorder, None where it has not.
+        """
         before, self.order = self.order, verdict.order
         self._pipelined += count if verdict.store else 0
         if self.order.why and not before.why:
             self.disable_pipelining(self.order.why)
-        return self._doubtful() if self.order.why == OUT_OF_ORDER != before.why else 0
-
-    def _doubtful(self) -> int:
+        if not self.order.why == OUT_OF_ORDER != before.why:
+            return None
         files, self._pipelined = self._pipelined, 0
         return files
 
-    def distrust(self) -> int:
-        """Pipeline no more, since responses are out of order; return how many stored files are in doubt."""
-        if self.order.why == OUT_OF_ORDER:
-            return 0
+    def distrust(self) -> int | None:
+        """Pipeline no more, since responses are out of order; return what ``window_judged`` does."""
         return self.window_judged(Verdict(replace(self.order, why=OUT_OF_ORDER), store=False), 0)
 
     def contradicted(self) -> None:

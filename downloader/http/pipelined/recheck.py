@@ -11,7 +11,7 @@ from random import sample  # noqa: E402
 
 from downloader.core.pipeline_order import MANY, Answer, Order, Verdict, judged  # noqa: E402
 from downloader.errors import FetchError  # noqa: E402
-from downloader.http.pipelined.parser import Body, discard_body  # noqa: E402
+from downloader.http.pipelined.parser import Body  # noqa: E402
 from downloader.http.task import FetchTask  # noqa: E402
 
 __all__ = ["Recheck"]
@@ -52,7 +52,6 @@ class Recheck:
         """
         for index, (_, body) in zip(self._indices, responses, strict=True):
             self._again.append((index, _answer(body)))
-            discard_body(body)
         known = [(index, answer) for index, answer in self._again if answer is not None]
         settled = known and all(_answer(self.held[index][1]) == answer for index, answer in known)
         if missing := self._wanted - len(self._again):
