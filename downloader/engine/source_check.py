@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import selectors
-import signal
-
 from downloader.config.config import Config
+from downloader.engine.source_reader import reading
 from downloader.errors import BootError, ConfigError
 from downloader.messages import Stop
 from downloader.process.spawn import fork
 from downloader.process.standard_input import take_beginning
+from downloader.process.watching import Watch
 
 __all__ = ["check_source"]
 
@@ -37,19 +34,8 @@ def check_source(config: Config, *, begun: bool) -> None:
         child = fork(main, plain=True)
     except OSError as error:
         raise BootError(f"cannot fork a process: {error.strerror}") from error
-    try:
-        with selectors.DefaultSelector() as selector:
-            selector.register(child.link, selectors.EVENT_READ)
-            is_open = True
-            while is_open:
-                selector.select()
-                messages, is_open = child.link.receive()
-                for message in messages:
-                    # Whatever else went wrong is told by the feeder, whose task it is.
-                    if isinstance(message, Stop) and message.exit_code == ConfigError.exit_code:
-                        raise ConfigError(message.text)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(child.pid, signal.SIGKILL)
-        os.waitpid(child.pid, 0)
-        child.link.close()
+    with reading(child, Watch(child.pid, config.stall_timeout)) as messages:
+        for message in messages:
+            # Whatever else went wrong is told by the feeder, whose task it is.
+            if isinstance(message, Stop) and message.exit_code == ConfigError.exit_code:
+                raise ConfigError(message.text)

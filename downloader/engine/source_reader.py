@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 
 from downloader.config.config import Config
 from downloader.errors import BootError, DownloaderError, SourceError
-from downloader.messages import Batch, Continue, Credit, Ended, Log, Stop, Types
+from downloader.messages import Batch, Continue, Credit, Ended, FromChild, Log, Stop, Types
 from downloader.process.spawn import Child, fork
 from downloader.process.watching import ENDS_WITHIN, LOOK_EVERY, Watch, reap, stalled_text
 
-__all__ = ["FeederLost", "read_batches"]
+__all__ = ["FeederLost", "read_batches", "reading"]
 
 _BATCHES_AHEAD = 4
 
@@ -39,45 +39,58 @@ def read_batches(
     BootError; FeederLost where the feeder ends early, or makes no progress.
     """
     child = _start(config, name_key)
-    watch = Watch(child.pid, config.stall_timeout, speaks=True)
+    with reading(child, Watch(child.pid, config.stall_timeout, speaks=True), beat) as messages:
+        child.link.send(start)
+        child.link.send(Credit(_BATCHES_AHEAD))
+        for message in messages:
+            if isinstance(message, Types):
+                yield message
+            elif isinstance(message, Batch):
+                yield message
+                child.link.send(Credit(1))
+            elif isinstance(message, Log):
+                log(message.level, message.text)
+            elif isinstance(message, Stop):
+                log("debug", message.detail)
+                error = (SourceError if message.source_broke else DownloaderError)(message.text)
+                error.exit_code = message.exit_code
+                raise error
+            elif isinstance(message, Ended):
+                yield message
+                return
+    raise FeederLost("the feeder exited unexpectedly")
+
+
+@contextlib.contextmanager
+def reading(
+    child: Child, watch: Watch, beat: Callable[[], None] = lambda: None
+) -> Iterator[Iterator[FromChild]]:
+    """Yield an iterator of what ``child`` sends until it ends; then kill and reap it.
+
+    The iterator calls ``beat`` twice a second or more often, and raises FeederLost where the child makes no
+    progress.
+    """
     try:
-        with selectors.DefaultSelector() as selector:
-            selector.register(child.link, selectors.EVENT_READ)
-            child.link.send(start)
-            child.link.send(Credit(_BATCHES_AHEAD))
-            is_open = True
-            while is_open:
-                beat()
-                if not selector.select(LOOK_EVERY):
-                    if watch.stalled():
-                        raise FeederLost(
-                            f"the feeder {stalled_text(watch.limit)}; run the same command again"
-                        )
-                    continue
-                messages, is_open = child.link.receive()
-                watch.heard()
-                for message in messages:
-                    if isinstance(message, Types):
-                        yield message
-                    elif isinstance(message, Batch):
-                        yield message
-                        child.link.send(Credit(1))
-                    elif isinstance(message, Log):
-                        log(message.level, message.text)
-                    elif isinstance(message, Stop):
-                        log("debug", message.detail)
-                        error = (SourceError if message.source_broke else DownloaderError)(message.text)
-                        error.exit_code = message.exit_code
-                        raise error
-                    elif isinstance(message, Ended):
-                        yield message
-                        return
-        raise FeederLost("the feeder exited unexpectedly")
+        yield _messages(child, watch, beat)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(child.pid, signal.SIGKILL)
         reap(child.pid, ENDS_WITHIN)  # one that waits for its disk dies when that answers
         child.link.close()
+
+
+def _messages(child: Child, watch: Watch, beat: Callable[[], None]) -> Iterator[FromChild]:
+    with selectors.DefaultSelector() as selector:
+        selector.register(child.link, selectors.EVENT_READ)
+        is_open = True
+        while is_open:
+            beat()
+            if selector.select(LOOK_EVERY):
+                messages, is_open = child.link.receive()
+                watch.heard()
+                yield from messages
+            elif watch.stalled():
+                raise FeederLost(f"the feeder {stalled_text(watch.limit)}; run the same command again")
 
 
 def _start(config: Config, name_key: bytes) -> Child:

@@ -209,6 +209,37 @@ def test_feeder_that_stops_in_a_dry_run(dev_server: Callable[..., DevServer], tm
         job.close()
 
 
+CHECKS = """
+import os, signal, sys
+from downloader.config.config import Config
+from downloader.engine.job import run_job
+from downloader.errors import DownloaderError
+process = os.getpid()
+
+def stop(event, given):
+    if event == "open" and given[0] == sys.argv[1] and os.getpid() != process:
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+sys.addaudithook(stop)
+try:
+    run_job(Config(source=sys.argv[1], output=sys.argv[2], stall_timeout=1.5))
+except DownloaderError as error:
+    print(error.exit_code, error)
+"""
+
+
+def test_check_of_a_list_that_stops(tmp_path: Path) -> None:
+    urls = tmp_path / "urls.txt"
+    urls.write_text("http://127.0.0.1:9/a\n")
+    job = Job(sys.executable, "-c", CHECKS, urls, tmp_path / "d")
+    try:
+        assert job.wait() == 0, job.err
+        assert job.out.startswith("3 the feeder gave no sign of life for 2 s; killed")
+        assert not (tmp_path / "d").exists()
+    finally:
+        job.close()
+
+
 def slicers() -> list[psutil.Process]:
     """Return the slicers that this process has started."""
     return [each for each in psutil.Process().children() if "cluster.slicer" in " ".join(each.cmdline())]

@@ -43,10 +43,13 @@ KNOWN = (
     Mutant(
         "a feeder that stops is waited for",
         "a dry run, and a driver whose slicer waits so, stand still for ever",
-        "read_batches",
+        "_messages",
         "watch.stalled()",
         "False",
-        (f"{STOPPED}test_feeder_that_stops_in_a_dry_run",),
+        (
+            f"{STOPPED}test_feeder_that_stops_in_a_dry_run",
+            f"{STOPPED}test_check_of_a_list_that_stops",
+        ),
         20,
     ),
     Mutant(
