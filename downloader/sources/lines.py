@@ -207,18 +207,21 @@ class Lines:
         ``whole``: as many lines of a pipe as of a file. What is before an error is enough: it is raised
         when that place is read. Raises SourceError if there is nothing before it.
         """
-        text = b""
+        read: list[bytes] = []
         try:
             if isinstance(self._stream, Pipe):
-                text = self._stream.sample(_SAMPLE if whole else self._longest, whole=whole)
+                read.append(self._stream.sample(_SAMPLE if whole else self._longest, whole=whole))
             else:
                 with contextlib.closing(self._open_again()[0]) as stream:
-                    text = stream.readline(self._longest)
-                    while len(text) < _SAMPLE and (more := stream.readline(_SAMPLE - len(text))):
-                        text += more
+                    read.append(stream.readline(self._longest))
+                    room = _SAMPLE - len(read[0])
+                    while room > 0 and (line := stream.readline(room)):
+                        read.append(line)
+                        room -= len(line)
         except READ_ERRORS as error:
-            if not text:
+            if not read:
                 raise self._unreadable(error) from error
+        text = b"".join(read)
         # The last line may go on, or have no end.
         *lines, last = text.removeprefix(codecs.BOM_UTF8).split(b"\n")
         return [*(line + b"\n" for line in lines if line), *([last] if last else [])]
