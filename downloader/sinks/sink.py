@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 import msgspec
 
@@ -26,6 +26,7 @@ from downloader.messages import Failure, FileRecord, Item, Lease, ResponseInfo
 __all__ = [
     "NEW",
     "REPLACED",
+    "REWRITTEN",
     "SAME",
     "WRITTEN",
     "BatchContent",
@@ -248,6 +249,10 @@ class SinkKind(SinkForm, Protocol):
         """
 
 
+REWRITTEN: Final = "; the same command writes it again"
+"""What is said, behind what is wrong, of a file that is made from others and will be made again."""
+
+
 class Comparison(Protocol):
     """A comparison of what a sink with shards has published; see ``Compares``."""
 
@@ -263,7 +268,7 @@ class Comparison(Protocol):
     def left(self, shard: int) -> list[tuple[str, str]]:
         """Return which files of ``shard`` are not what was published, besides the items in them.
 
-        Each with what is wrong. Raises OSError.
+        Each with what is wrong, and REWRITTEN where that is so. Raises OSError.
         """
 
     def finish(self, shards: Sequence[int]) -> list[tuple[str, str]]:

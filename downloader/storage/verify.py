@@ -22,9 +22,9 @@ from downloader.errors import UNDECODABLE, ConfigError, JournalError
 from downloader.files.directory import Directory, Entry, check_owner, open_home
 from downloader.messages import Failure, Tally
 from downloader.sinks.registry import sink_kind, verifier
-from downloader.sinks.shards.files import INDEX, SHARDS, SIZES
+from downloader.sinks.shards.files import SHARDS
 from downloader.sinks.shards.kept import kept_samples
-from downloader.sinks.sink import Compares, Comparison, Inspect, Written
+from downloader.sinks.sink import REWRITTEN, Compares, Comparison, Inspect, Written
 from downloader.storage.destination import collect_ledgers, home_of, ledgers
 from downloader.storage.journal import NAME as JOURNAL
 from downloader.storage.journal import BatchRow, JobSpec, Journal
@@ -331,13 +331,11 @@ def remarks(found: Verified) -> Iterator[str]:
     """Yield what is to be known of what was compared, and what to do."""
     if found.doubtful:
         yield doubtful_text(found.doubtful)
-    if found.published.keys() - {INDEX, SIZES}:
+    if not all(problem.endswith(REWRITTEN) for problem in found.published.values()):
         yield (
             "to have a shard stored again, move it away with the files beside it (its rows and stats), "
             "verify, and run the same command again"
         )
-    if found.published.keys() & {INDEX, SIZES}:
-        yield f"the same command writes {INDEX} and {SIZES} again"
     if found.unrecorded:
         yield (
             f"{show_count(found.unrecorded)} shards have no record of what was published, as those of "

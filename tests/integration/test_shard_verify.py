@@ -168,11 +168,19 @@ def test_files_beside_shards_are_named_and_can_be_had_again(run_downloader: Run,
         assert found.returncode == 1
         assert found.stdout.splitlines()[:4] == [
             "damaged: 00000.parquet: changed since it was published",
-            "damaged: 00001_stats.json: changed since it was published",
-            "damaged: shards.json: does not agree with the shards",
+            "damaged: 00001_stats.json: changed since it was published; the same command writes it again",
+            "damaged: shards.json: does not agree with the shards; the same command writes it again",
             "7 of 7 files agree with the journal",
         ]
         assert "move it away with the files beside it" in found.stdout
+        for name in ("00000.parquet", "00001_stats.json", "shards.json"):
+            flip(dest / name, 80)
+        for name in ("00001_stats.json", "shards.json"):
+            flip(dest / name, 80)
+        found = run_downloader("verify", dest)
+        assert (found.returncode, "move it away" in found.stdout) == (1, False)
+        assert run_downloader(*argv).returncode == 1
+        assert run_downloader("verify", dest).returncode == 0
         for shard in ("00000", "00001"):
             for path in dest.glob(f"{shard}*"):
                 path.unlink()

@@ -25,7 +25,7 @@ from downloader.sinks.shards.places import PublishedFiles
 from downloader.sinks.shards.reading import DigestingFile, SeenSample, TarReading, read_parquet, read_tar
 from downloader.sinks.shards.records import OtherFile, ShardRecord, read_record, unpack_sums
 from downloader.sinks.shards.stats import FileStats, file_name, stats_name
-from downloader.sinks.sink import Written
+from downloader.sinks.sink import REWRITTEN, Written
 
 __all__ = ["JobComparison", "ShardComparison"]
 
@@ -158,7 +158,7 @@ class ShardComparison:
             if not files:
                 continue
             if not self._files.has(name):
-                found.append((name, _MISSING))
+                found.append((name, _MISSING + REWRITTEN))
                 continue
             try:
                 with self._files.open(name) as file:
@@ -166,7 +166,7 @@ class ShardComparison:
             except UnsafeFile:
                 agrees = False
             if not agrees:
-                found.append((name, "does not agree with the shards"))
+                found.append((name, f"does not agree with the shards{REWRITTEN}"))
         return found
 
     def files_of(self, shard: int) -> list[FileStats] | None:
@@ -269,10 +269,13 @@ class JobComparison(ShardComparison):
         self._changed_stats: list[int] = []
 
     def left(self, shard: int) -> list[tuple[str, str]]:
-        found = super().left(shard)
-        if any(name == stats_name(shard) for name, _ in found):
+        name, found = stats_name(shard), dict(super().left(shard))
+        if name in found:
             self._changed_stats.append(shard)
-        return found
+            record = self._record(shard)
+            if record is not None and record.stats:
+                found[name] += REWRITTEN
+        return list(found.items())
 
     def finish(self, shards: Sequence[int]) -> list[tuple[str, str]]:
         """See ``sinks.sink.Comparison``. Let the next run write again what it can."""
