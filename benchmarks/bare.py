@@ -8,14 +8,14 @@ from gevent import monkey
 
 monkey.patch_all()
 
-import json  # noqa: E402
-import os  # noqa: E402
-import sys  # noqa: E402
-import time  # noqa: E402
+import json
+import os
+import sys
+import time
 
-import requests  # noqa: E402
-from gevent.pool import Pool  # noqa: E402
-from requests.adapters import HTTPAdapter  # noqa: E402
+import requests
+from gevent.pool import Pool
+from requests.adapters import HTTPAdapter
 
 CONNECTIONS = 32
 

@@ -30,7 +30,7 @@ _PATH = list(sys.path)
 if sys.version_info[0] == 2:
     _reach_library()
 
-import os  # noqa: E402
+import os
 
 
 def _main():

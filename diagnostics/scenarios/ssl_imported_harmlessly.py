@@ -9,7 +9,7 @@ from gevent import monkey
 
 monkey.patch_all()
 
-import requests  # noqa: E402, F401
+import requests  # noqa: F401
 
 PACKAGES = ["gevent", "requests"]
 PYTHONS = ["3"]

@@ -9,18 +9,18 @@ from downloader.process import patching
 
 patching.require()
 
-import contextlib  # noqa: E402
-import errno  # noqa: E402
-import os  # noqa: E402
-import socket  # noqa: E402
-from collections.abc import Iterator, Sequence  # noqa: E402
-from itertools import zip_longest  # noqa: E402
-from time import monotonic  # noqa: E402
-from typing import Any  # noqa: E402
+import contextlib
+import errno
+import os
+import socket
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+from time import monotonic
+from typing import Any
 
-import gevent  # noqa: E402
-from gevent.queue import Empty, SimpleQueue  # noqa: E402
-from gevent.socket import wait_write  # noqa: E402
+import gevent
+from gevent.queue import Empty, SimpleQueue
+from gevent.socket import wait_write
 
 __all__ = ["alternate", "connect"]
 

@@ -17,34 +17,34 @@ from downloader.process import patching
 
 patching.require()
 
-import errno  # noqa: E402
-import http.client  # noqa: E402
-import queue  # noqa: E402
-import socket  # noqa: E402
-import ssl  # noqa: E402  (only in a patched process)
-from collections.abc import Callable, Collection  # noqa: E402
-from itertools import takewhile  # noqa: E402
-from time import monotonic  # noqa: E402
-from typing import Protocol  # noqa: E402
+import errno
+import http.client
+import queue
+import socket
+import ssl
+from collections.abc import Callable, Collection
+from itertools import takewhile
+from time import monotonic
+from typing import Protocol
 
-from gevent import getcurrent  # noqa: E402
-from gevent.monkey import get_original  # noqa: E402
-from urllib3.connection import HTTPConnection, HTTPSConnection  # noqa: E402
-from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool  # noqa: E402
-from urllib3.exceptions import (  # noqa: E402
+from gevent import getcurrent
+from gevent.monkey import get_original
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.exceptions import (
     ConnectTimeoutError,
     NameResolutionError,
     NewConnectionError,
     ProxyError,
 )
 
-from downloader.core.host import Host  # noqa: E402
-from downloader.http.connecting import connect  # noqa: E402
-from downloader.http.dns import Resolver  # noqa: E402
-from downloader.http.exceptions import HandshakeCut, is_reset, is_tls_end  # noqa: E402
-from downloader.http.name_lookup import NoAnswer  # noqa: E402
-from downloader.http.response import StrictResponse  # noqa: E402
-from downloader.process.private_parts import tls_object, tunnel_target  # noqa: E402
+from downloader.core.host import Host
+from downloader.http.connecting import connect
+from downloader.http.dns import Resolver
+from downloader.http.exceptions import HandshakeCut, is_reset, is_tls_end
+from downloader.http.name_lookup import NoAnswer
+from downloader.http.response import StrictResponse
+from downloader.process.private_parts import tls_object, tunnel_target
 
 __all__ = ["SLOW_TO_OPEN", "Census", "Slots", "pool_classes"]
 

@@ -9,16 +9,16 @@ from downloader.process import patching
 
 patching.require()
 
-import functools  # noqa: E402
-import importlib  # noqa: E402
-import sys  # noqa: E402
-import zlib  # noqa: E402
-from collections.abc import Callable, Iterator  # noqa: E402
-from itertools import chain  # noqa: E402
-from typing import Any  # noqa: E402
+import functools
+import importlib
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import Any
 
-from downloader.core.content_codings import Codings, read_codings  # noqa: E402
-from downloader.errors import FetchError  # noqa: E402
+from downloader.core.content_codings import Codings, read_codings
+from downloader.errors import FetchError
 
 __all__ = ["CHUNK", "accepted", "chunks", "codings_of"]
 

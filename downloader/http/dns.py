@@ -15,18 +15,18 @@ from downloader.process import patching
 
 patching.require()
 
-import socket  # noqa: E402
-from collections import OrderedDict  # noqa: E402
-from collections.abc import Callable, Collection  # noqa: E402
-from dataclasses import dataclass  # noqa: E402
-from functools import cached_property  # noqa: E402
-from itertools import islice  # noqa: E402
-from time import monotonic  # noqa: E402
+import socket
+from collections import OrderedDict
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from time import monotonic
 
-import gevent  # noqa: E402
-from gevent.lock import BoundedSemaphore  # noqa: E402
+import gevent
+from gevent.lock import BoundedSemaphore
 
-from downloader.http.name_lookup import Lookup, NoAnswer, numeric  # noqa: E402
+from downloader.http.name_lookup import Lookup, NoAnswer, numeric
 
 __all__ = ["Resolver"]
 

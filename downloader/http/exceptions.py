@@ -10,23 +10,23 @@ from downloader.process import patching
 
 patching.require()
 
-import errno  # noqa: E402
-import http.client  # noqa: E402
-import socket  # noqa: E402
-import ssl  # noqa: E402
-from collections.abc import Iterator  # noqa: E402
+import errno
+import http.client
+import socket
+import ssl
+from collections.abc import Iterator
 
-import gevent  # noqa: E402
-import requests.exceptions as rq  # noqa: E402
-import urllib3.exceptions as u3  # noqa: E402
+import gevent
+import requests.exceptions as rq
+import urllib3.exceptions as u3
 
-from downloader.config.config import Config  # noqa: E402
-from downloader.config.system_authorities import SYSTEM  # noqa: E402
-from downloader.core.naming import shown  # noqa: E402
-from downloader.core.redact import redact  # noqa: E402
-from downloader.core.throughput import SPAN  # noqa: E402
-from downloader.core.units import show_size, show_time  # noqa: E402
-from downloader.errors import FetchError  # noqa: E402
+from downloader.config.config import Config
+from downloader.config.system_authorities import SYSTEM
+from downloader.core.naming import shown
+from downloader.core.redact import redact
+from downloader.core.throughput import SPAN
+from downloader.core.units import show_size, show_time
+from downloader.errors import FetchError
 
 __all__ = [
     "IDLE_TIMEOUT",

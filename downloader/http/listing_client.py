@@ -15,26 +15,26 @@ from downloader.process import patching
 
 patching.require()
 
-import functools  # noqa: E402
-from collections import deque  # noqa: E402
-from typing import Any, cast  # noqa: E402
+import functools
+from collections import deque
+from typing import Any, cast
 
-import gevent  # noqa: E402
-import requests  # noqa: E402
+import gevent
+import requests
 
-from downloader.config.config import Config  # noqa: E402
-from downloader.core.content_check import Checking, ContentCheck  # noqa: E402
-from downloader.core.units import show_size  # noqa: E402
-from downloader.errors import FetchError  # noqa: E402
-from downloader.http.exceptions import deadline_exceeded, translate  # noqa: E402
-from downloader.http.origin import Origin  # noqa: E402
-from downloader.http.pipelined.parser import NeedsRequestsClient, ResponseParser  # noqa: E402
-from downloader.http.requests_client import RequestsClient  # noqa: E402
-from downloader.http.session import HttpSession  # noqa: E402
-from downloader.http.task import FetchTask  # noqa: E402
-from downloader.messages import Item  # noqa: E402
-from downloader.sinks.checked_writer import CheckedWriter  # noqa: E402
-from downloader.sinks.sink import NEW  # noqa: E402
+from downloader.config.config import Config
+from downloader.core.content_check import Checking, ContentCheck
+from downloader.core.units import show_size
+from downloader.errors import FetchError
+from downloader.http.exceptions import deadline_exceeded, translate
+from downloader.http.origin import Origin
+from downloader.http.pipelined.parser import NeedsRequestsClient, ResponseParser
+from downloader.http.requests_client import RequestsClient
+from downloader.http.session import HttpSession
+from downloader.http.task import FetchTask
+from downloader.messages import Item
+from downloader.sinks.checked_writer import CheckedWriter
+from downloader.sinks.sink import NEW
 
 __all__ = ["ListingClient"]
 

@@ -11,14 +11,14 @@ from downloader.process import patching
 
 patching.require()
 
-import _socket  # noqa: E402
-import re  # noqa: E402
-import socket  # noqa: E402
-from pathlib import Path  # noqa: E402
-from typing import Any, Final, Protocol  # noqa: E402
+import _socket
+import re
+import socket
+from pathlib import Path
+from typing import Any, Final, Protocol
 
-from downloader.config.config import Config  # noqa: E402
-from downloader.core.server_address import split_address  # noqa: E402
+from downloader.config.config import Config
+from downloader.core.server_address import split_address
 
 __all__ = ["Lookup", "NoAnswer", "numeric", "open_lookup"]
 

@@ -6,12 +6,12 @@ from downloader.process import patching
 
 patching.require()
 
-from collections.abc import Hashable  # noqa: E402
-from typing import Any  # noqa: E402
+from collections.abc import Hashable
+from typing import Any
 
-from requests.cookies import RequestsCookieJar  # noqa: E402
-from requests.utils import select_proxy  # noqa: E402
-from urllib3 import HTTPHeaderDict  # noqa: E402
+from requests.cookies import RequestsCookieJar
+from requests.utils import select_proxy
+from urllib3 import HTTPHeaderDict
 
 __all__ = ["Origin"]
 

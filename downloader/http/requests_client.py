@@ -9,41 +9,41 @@ from downloader.process import patching
 
 patching.require()
 
-from collections.abc import Callable, Container, Iterator  # noqa: E402
-from contextlib import contextmanager  # noqa: E402
-from time import monotonic, time  # noqa: E402
-from typing import Any, NamedTuple  # noqa: E402
-from urllib.parse import urlsplit  # noqa: E402
+from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager
+from time import monotonic, time
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
-import gevent  # noqa: E402
+import gevent
 
-from downloader.config.config import Config  # noqa: E402
-from downloader.core.content_check import check_length  # noqa: E402
-from downloader.core.opt_out import FIELDS, opt_out  # noqa: E402
-from downloader.core.redact import redact_url  # noqa: E402
-from downloader.core.redirects import REDIRECTS, is_private, next_url, only_location  # noqa: E402
-from downloader.core.retry import parse_retry_after  # noqa: E402
-from downloader.core.stated_checksum import Body, Stated, stated_checksum  # noqa: E402
-from downloader.core.throughput import Pace  # noqa: E402
-from downloader.core.units import show_size  # noqa: E402
-from downloader.core.urls import login_of  # noqa: E402
-from downloader.errors import DestinationError, FetchError  # noqa: E402
-from downloader.http.content_coding import CHUNK, chunks, codings_of  # noqa: E402
-from downloader.http.exceptions import (  # noqa: E402
+from downloader.config.config import Config
+from downloader.core.content_check import check_length
+from downloader.core.opt_out import FIELDS, opt_out
+from downloader.core.redact import redact_url
+from downloader.core.redirects import REDIRECTS, is_private, next_url, only_location
+from downloader.core.retry import parse_retry_after
+from downloader.core.stated_checksum import Body, Stated, stated_checksum
+from downloader.core.throughput import Pace
+from downloader.core.units import show_size
+from downloader.core.urls import login_of
+from downloader.errors import DestinationError, FetchError
+from downloader.http.content_coding import CHUNK, chunks, codings_of
+from downloader.http.exceptions import (
     below_min_speed,
     deadline_exceeded,
     is_stale,
     translate,
 )
-from downloader.http.origin import Origin  # noqa: E402
-from downloader.http.response import STORED  # noqa: E402
-from downloader.http.session import HttpSession  # noqa: E402
-from downloader.http.task import FetchTask, open_writer, publish_prepared  # noqa: E402
-from downloader.messages import Receiving, ResponseInfo  # noqa: E402
-from downloader.process.long_work import BUSY, Pauses, in_thread  # noqa: E402
-from downloader.sinks.checked_writer import CheckedWriter  # noqa: E402
-from downloader.sinks.sink import Unprepared  # noqa: E402
-from downloader.sources.source import Request  # noqa: E402
+from downloader.http.origin import Origin
+from downloader.http.response import STORED
+from downloader.http.session import HttpSession
+from downloader.http.task import FetchTask, open_writer, publish_prepared
+from downloader.messages import Receiving, ResponseInfo
+from downloader.process.long_work import BUSY, Pauses, in_thread
+from downloader.sinks.checked_writer import CheckedWriter
+from downloader.sinks.sink import Unprepared
+from downloader.sources.source import Request
 
 __all__ = ["Fetched", "Postponed", "RequestsClient"]
 

@@ -13,15 +13,15 @@ from downloader.process import patching
 
 patching.require()
 
-import http.client  # noqa: E402
-import re  # noqa: E402
-from email.errors import (  # noqa: E402
+import http.client
+import re
+from email.errors import (
     MultipartInvariantViolationDefect,
     StartBoundaryNotFoundDefect,
 )
-from typing import Any  # noqa: E402
+from typing import Any
 
-from downloader.core.framing import body_length  # noqa: E402
+from downloader.core.framing import body_length
 
 __all__ = ["STORED", "StrictResponse"]
 

@@ -14,37 +14,37 @@ from downloader.process import patching
 
 patching.require()
 
-import ssl  # noqa: E402  (only in a patched process)
-from base64 import b64encode  # noqa: E402
-from functools import lru_cache, partial  # noqa: E402
-from urllib.parse import urlsplit  # noqa: E402
+import ssl
+from base64 import b64encode
+from functools import lru_cache, partial
+from urllib.parse import urlsplit
 
-import requests  # noqa: E402
-import urllib3  # noqa: E402
-from cachetools import LRUCache  # noqa: E402
-from requests.adapters import HTTPAdapter  # noqa: E402
-from requests.cookies import (  # noqa: E402
+import requests
+import urllib3
+from cachetools import LRUCache
+from requests.adapters import HTTPAdapter
+from requests.cookies import (
     RequestsCookieJar,
     extract_cookies_to_jar,
     get_cookie_header,
 )
-from requests.structures import CaseInsensitiveDict  # noqa: E402
-from urllib3 import HTTPHeaderDict  # noqa: E402
+from requests.structures import CaseInsensitiveDict
+from urllib3 import HTTPHeaderDict
 
-from downloader._version import VERSION  # noqa: E402
-from downloader.config.config import Config  # noqa: E402
-from downloader.core.netrc import login_for  # noqa: E402
-from downloader.core.no_proxy import parse_no_proxy  # noqa: E402
-from downloader.core.robots import product_token  # noqa: E402
-from downloader.core.urls import login_of, sent_url  # noqa: E402
-from downloader.errors import FetchError  # noqa: E402
-from downloader.http.connection_pool import Census, pool_classes  # noqa: E402
-from downloader.http.content_coding import accepted  # noqa: E402
-from downloader.http.dns import Resolver  # noqa: E402
-from downloader.http.name_lookup import open_lookup  # noqa: E402
-from downloader.http.origin import Origin  # noqa: E402
-from downloader.http.tls_context import tls_context  # noqa: E402
-from downloader.process.private_parts import tunnel_host, unopened_connection  # noqa: E402
+from downloader._version import VERSION
+from downloader.config.config import Config
+from downloader.core.netrc import login_for
+from downloader.core.no_proxy import parse_no_proxy
+from downloader.core.robots import product_token
+from downloader.core.urls import login_of, sent_url
+from downloader.errors import FetchError
+from downloader.http.connection_pool import Census, pool_classes
+from downloader.http.content_coding import accepted
+from downloader.http.dns import Resolver
+from downloader.http.name_lookup import open_lookup
+from downloader.http.origin import Origin
+from downloader.http.tls_context import tls_context
+from downloader.process.private_parts import tunnel_host, unopened_connection
 
 __all__ = ["HttpSession"]
 

@@ -6,22 +6,22 @@ from downloader.process import patching
 
 patching.require()
 
-import re  # noqa: E402
-import ssl  # noqa: E402  (only in a patched process)
-from collections.abc import Callable  # noqa: E402
-from functools import cache, partial  # noqa: E402
-from time import monotonic  # noqa: E402
-from typing import Any  # noqa: E402
+import re
+import ssl
+from collections.abc import Callable
+from functools import cache, partial
+from time import monotonic
+from typing import Any
 
-from cachetools import LRUCache  # noqa: E402
-from certifi import where  # noqa: E402
-from urllib3.util.ssl_match_hostname import CertificateError, match_hostname  # noqa: E402
+from cachetools import LRUCache
+from certifi import where
+from urllib3.util.ssl_match_hostname import CertificateError, match_hostname
 
-from downloader.config.config import Config  # noqa: E402
-from downloader.core.session_budget import SessionBudget  # noqa: E402
-from downloader.errors import BootError  # noqa: E402
-from downloader.http.client_tls import load_authorities, load_client_certificate  # noqa: E402
-from downloader.process.tls_defaults import secured  # noqa: E402
+from downloader.config.config import Config
+from downloader.core.session_budget import SessionBudget
+from downloader.errors import BootError
+from downloader.http.client_tls import load_authorities, load_client_certificate
+from downloader.process.tls_defaults import secured
 
 __all__ = ["tls_context"]
 

@@ -27,10 +27,10 @@ from typing import NamedTuple
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[1])]
 
-from harness import command, environment  # noqa: E402
-from slope import slope  # noqa: E402
+from harness import command, environment
+from slope import slope
 
-from benchmarks.rounds import scratch  # noqa: E402
+from benchmarks.rounds import scratch
 
 EVERY = 5.0
 WARM_UP = 0.25  # of the run: imports, caches and the journal's pages reach their size

@@ -29,8 +29,8 @@ from typing import Any, NamedTuple
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[1])]
 
-from drawn_programs import Program, scenarios, written  # noqa: E402
-from harness import environment  # noqa: E402
+from drawn_programs import Program, scenarios, written
+from harness import environment
 
 PATIENCE = 240.0
 FAULTS = ("false verdict", "no answer", "wrong cause", "wrong place")

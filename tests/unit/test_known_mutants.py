@@ -10,8 +10,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tests" / "mutants"))
-from known import KNOWN, Mutant  # noqa: E402
-from syntax import NotOnce, Replacement, Sources  # noqa: E402
+from known import KNOWN, Mutant
+from syntax import NotOnce, Replacement, Sources
 
 
 @pytest.fixture(scope="module")

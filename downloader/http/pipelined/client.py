@@ -15,46 +15,46 @@ from downloader.process import patching
 
 patching.require()
 
-from collections.abc import Callable  # noqa: E402
-from functools import partial  # noqa: E402
-from itertools import islice  # noqa: E402
-from time import monotonic, thread_time  # noqa: E402
-from typing import Any  # noqa: E402
+from collections.abc import Callable
+from functools import partial
+from itertools import islice
+from time import monotonic, thread_time
+from typing import Any
 
-import gevent  # noqa: E402
-from gevent.pool import Group  # noqa: E402
+import gevent
+from gevent.pool import Group
 
-from downloader.config.config import Config  # noqa: E402
-from downloader.core import pipeline_depth as depths  # noqa: E402
-from downloader.core.pipeline_window import room_in_window  # noqa: E402
-from downloader.core.throughput import Pace  # noqa: E402
-from downloader.core.units import show_time  # noqa: E402
-from downloader.errors import DestinationError, FetchError  # noqa: E402
-from downloader.http.exceptions import (  # noqa: E402
+from downloader.config.config import Config
+from downloader.core import pipeline_depth as depths
+from downloader.core.pipeline_window import room_in_window
+from downloader.core.throughput import Pace
+from downloader.core.units import show_time
+from downloader.errors import DestinationError, FetchError
+from downloader.http.exceptions import (
     Preempted,
     below_min_speed,
     deadline_exceeded,
     translate,
 )
-from downloader.http.origin import Origin  # noqa: E402
-from downloader.http.pipelined.commit_queue import CommitQueue  # noqa: E402
-from downloader.http.pipelined.connection import PipelinedConnection  # noqa: E402
-from downloader.http.pipelined.interfaces import Owner  # noqa: E402
-from downloader.http.pipelined.observing_parser import Observed, ObservingParser  # noqa: E402
-from downloader.http.pipelined.origin_depths import OriginDepths  # noqa: E402
-from downloader.http.pipelined.origin_state import OriginState, StorageCost  # noqa: E402
-from downloader.http.pipelined.parser import (  # noqa: E402
+from downloader.http.origin import Origin
+from downloader.http.pipelined.commit_queue import CommitQueue
+from downloader.http.pipelined.connection import PipelinedConnection
+from downloader.http.pipelined.interfaces import Owner
+from downloader.http.pipelined.observing_parser import Observed, ObservingParser
+from downloader.http.pipelined.origin_depths import OriginDepths
+from downloader.http.pipelined.origin_state import OriginState, StorageCost
+from downloader.http.pipelined.parser import (
     Body,
     NeedsRequestsClient,
     ResponseParser,
     discard_body,
 )
-from downloader.http.pipelined.transport import BUFFER  # noqa: E402
-from downloader.http.session import HttpSession  # noqa: E402
-from downloader.http.task import FetchTask, open_writer, publish_prepared  # noqa: E402
-from downloader.messages import Receiving  # noqa: E402
-from downloader.sinks.checked_writer import CheckedWriter  # noqa: E402
-from downloader.sinks.sink import Unprepared  # noqa: E402
+from downloader.http.pipelined.transport import BUFFER
+from downloader.http.session import HttpSession
+from downloader.http.task import FetchTask, open_writer, publish_prepared
+from downloader.messages import Receiving
+from downloader.sinks.checked_writer import CheckedWriter
+from downloader.sinks.sink import Unprepared
 
 __all__ = ["PipelinedClient"]
 

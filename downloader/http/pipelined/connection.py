@@ -18,37 +18,37 @@ from downloader.process import patching
 
 patching.require()
 
-import math  # noqa: E402
-import ssl  # noqa: E402  (only in a patched process)
-from time import monotonic  # noqa: E402
-from typing import Any  # noqa: E402
+import math
+import ssl
+from time import monotonic
+from typing import Any
 
-from downloader.core.host import Host  # noqa: E402
-from downloader.core.item_states import IN_FLIGHT  # noqa: E402
-from downloader.core.pipeline_order import (  # noqa: E402
+from downloader.core.host import Host
+from downloader.core.item_states import IN_FLIGHT
+from downloader.core.pipeline_order import (
     UNCHECKED,
     asking,
     recheck_size,
     room_before_recheck,
 )
-from downloader.core.pipeline_window import room  # noqa: E402
-from downloader.core.state_machine import transition  # noqa: E402
-from downloader.errors import DestinationError, FetchError  # noqa: E402
-from downloader.http.exceptions import IDLE_TIMEOUT, translate  # noqa: E402
-from downloader.http.pipelined import connection_state as states  # noqa: E402
-from downloader.http.pipelined.connection_state import ConnectionEvent as Event  # noqa: E402
-from downloader.http.pipelined.interfaces import ConnectionOwner  # noqa: E402
-from downloader.http.pipelined.origin_state import OriginState  # noqa: E402
-from downloader.http.pipelined.parser import Body, NeedsRequestsClient, discard_body  # noqa: E402
-from downloader.http.pipelined.recheck import Recheck  # noqa: E402
-from downloader.http.pipelined.transport import (  # noqa: E402
+from downloader.core.pipeline_window import room
+from downloader.core.state_machine import transition
+from downloader.errors import DestinationError, FetchError
+from downloader.http.exceptions import IDLE_TIMEOUT, translate
+from downloader.http.pipelined import connection_state as states
+from downloader.http.pipelined.connection_state import ConnectionEvent as Event
+from downloader.http.pipelined.interfaces import ConnectionOwner
+from downloader.http.pipelined.origin_state import OriginState
+from downloader.http.pipelined.parser import Body, NeedsRequestsClient, discard_body
+from downloader.http.pipelined.recheck import Recheck
+from downloader.http.pipelined.transport import (
     ACKNOWLEDGED_AT_ONCE,
     Blocked,
     Transport,
 )
-from downloader.http.pipelined.window import Window  # noqa: E402
-from downloader.http.task import FetchTask  # noqa: E402
-from downloader.sinks.checked_writer import CheckedWriter  # noqa: E402
+from downloader.http.pipelined.window import Window
+from downloader.http.task import FetchTask
+from downloader.sinks.checked_writer import CheckedWriter
 
 __all__ = ["PipelinedConnection"]
 

@@ -6,19 +6,19 @@ from downloader.process import patching
 
 patching.require()
 
-from functools import lru_cache, partial  # noqa: E402
-from time import time  # noqa: E402
-from typing import NamedTuple  # noqa: E402
+from functools import lru_cache, partial
+from time import time
+from typing import NamedTuple
 
-from downloader.core import opt_out, stated_checksum  # noqa: E402
-from downloader.core.echoes import Echoes  # noqa: E402
-from downloader.core.redact import redact_url  # noqa: E402
-from downloader.errors import FetchError  # noqa: E402
-from downloader.http.pipelined.header_shape import MAX_USUAL, HeaderShape  # noqa: E402
-from downloader.http.pipelined.parser import ParserOwner, ResponseParser  # noqa: E402
-from downloader.http.response import STORED  # noqa: E402
-from downloader.http.task import FetchTask  # noqa: E402
-from downloader.messages import ResponseInfo  # noqa: E402
+from downloader.core import opt_out, stated_checksum
+from downloader.core.echoes import Echoes
+from downloader.core.redact import redact_url
+from downloader.errors import FetchError
+from downloader.http.pipelined.header_shape import MAX_USUAL, HeaderShape
+from downloader.http.pipelined.parser import ParserOwner, ResponseParser
+from downloader.http.response import STORED
+from downloader.http.task import FetchTask
+from downloader.messages import ResponseInfo
 
 __all__ = ["Observed", "ObservingParser"]
 

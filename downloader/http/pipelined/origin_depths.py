@@ -6,14 +6,14 @@ from downloader.process import patching
 
 patching.require()
 
-from collections.abc import Collection, Mapping  # noqa: E402
-from itertools import islice  # noqa: E402
-from time import monotonic  # noqa: E402
+from collections.abc import Collection, Mapping
+from itertools import islice
+from time import monotonic
 
-from downloader.http.origin import Origin  # noqa: E402
-from downloader.http.pipelined.connection import PipelinedConnection  # noqa: E402
-from downloader.http.pipelined.depth_trial import FEWEST, MOST, DepthTrial  # noqa: E402
-from downloader.http.pipelined.origin_state import OriginState  # noqa: E402
+from downloader.http.origin import Origin
+from downloader.http.pipelined.connection import PipelinedConnection
+from downloader.http.pipelined.depth_trial import FEWEST, MOST, DepthTrial
+from downloader.http.pipelined.origin_state import OriginState
 
 __all__ = ["OriginDepths"]
 

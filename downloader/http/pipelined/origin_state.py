@@ -6,16 +6,16 @@ from downloader.process import patching
 
 patching.require()
 
-from dataclasses import dataclass, replace  # noqa: E402
-from time import monotonic, thread_time  # noqa: E402
-from typing import Any, Protocol  # noqa: E402
+from dataclasses import dataclass, replace
+from time import monotonic, thread_time
+from typing import Any, Protocol
 
-from downloader.core import pipeline_depth as depths  # noqa: E402
-from downloader.core.goodput import Meter  # noqa: E402
-from downloader.core.pipeline_order import OUT_OF_ORDER, Order, Verdict, contradicted  # noqa: E402
-from downloader.http.origin import Origin  # noqa: E402
-from downloader.http.pipelined.depth_trial import DepthTrial  # noqa: E402
-from downloader.http.task import FetchTask  # noqa: E402
+from downloader.core import pipeline_depth as depths
+from downloader.core.goodput import Meter
+from downloader.core.pipeline_order import OUT_OF_ORDER, Order, Verdict, contradicted
+from downloader.http.origin import Origin
+from downloader.http.pipelined.depth_trial import DepthTrial
+from downloader.http.task import FetchTask
 
 __all__ = ["Connections", "OriginState", "StorageCost"]
 

@@ -16,20 +16,20 @@ from downloader.process import patching
 
 patching.require()
 
-from collections import deque  # noqa: E402
-from collections.abc import Callable  # noqa: E402
-from time import time  # noqa: E402
-from typing import Protocol  # noqa: E402
+from collections import deque
+from collections.abc import Callable
+from time import time
+from typing import Protocol
 
-import httptools  # noqa: E402
+import httptools
 
-from downloader.core.content_check import check_length  # noqa: E402
-from downloader.core.retry import parse_retry_after  # noqa: E402
-from downloader.errors import DestinationError, FetchError  # noqa: E402
-from downloader.http.pipelined.header_shape import MAX_USUAL, HeaderShape, shape_of  # noqa: E402
-from downloader.http.response import STORED  # noqa: E402
-from downloader.http.task import FetchTask  # noqa: E402
-from downloader.sinks.checked_writer import CheckedWriter  # noqa: E402
+from downloader.core.content_check import check_length
+from downloader.core.retry import parse_retry_after
+from downloader.errors import DestinationError, FetchError
+from downloader.http.pipelined.header_shape import MAX_USUAL, HeaderShape, shape_of
+from downloader.http.response import STORED
+from downloader.http.task import FetchTask
+from downloader.sinks.checked_writer import CheckedWriter
 
 __all__ = [
     "MAX_BLANK",

@@ -6,13 +6,13 @@ from downloader.process import patching
 
 patching.require()
 
-from collections.abc import Sequence  # noqa: E402
-from random import sample  # noqa: E402
+from collections.abc import Sequence
+from random import sample
 
-from downloader.core.pipeline_order import MANY, Answer, Order, Verdict, judged  # noqa: E402
-from downloader.errors import FetchError  # noqa: E402
-from downloader.http.pipelined.parser import Body  # noqa: E402
-from downloader.http.task import FetchTask  # noqa: E402
+from downloader.core.pipeline_order import MANY, Answer, Order, Verdict, judged
+from downloader.errors import FetchError
+from downloader.http.pipelined.parser import Body
+from downloader.http.task import FetchTask
 
 __all__ = ["Recheck"]
 

@@ -11,16 +11,16 @@ from downloader.process import patching
 
 patching.require()
 
-import contextlib  # noqa: E402
-import errno  # noqa: E402
-import socket  # noqa: E402
-import ssl  # noqa: E402  (only in a patched process)
-from collections.abc import Callable  # noqa: E402
-from typing import Any  # noqa: E402
+import contextlib
+import errno
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Any
 
-import gevent  # noqa: E402
+import gevent
 
-from downloader.process.private_parts import raw_socket, tls_object  # noqa: E402
+from downloader.process.private_parts import raw_socket, tls_object
 
 __all__ = ["ACKNOWLEDGED_AT_ONCE", "BUFFER", "SHORTEST_REST", "Blocked", "Transport"]
 

@@ -6,13 +6,13 @@ from downloader.process import patching
 
 patching.require()
 
-from itertools import islice  # noqa: E402
+from itertools import islice
 
-from downloader.core.pipeline_window import is_long, rest_after, room_in_window  # noqa: E402
-from downloader.errors import FetchError  # noqa: E402
-from downloader.http.pipelined.parser import Body  # noqa: E402
-from downloader.http.pipelined.transport import SHORTEST_REST  # noqa: E402
-from downloader.http.task import FetchTask, TaskBatch  # noqa: E402
+from downloader.core.pipeline_window import is_long, rest_after, room_in_window
+from downloader.errors import FetchError
+from downloader.http.pipelined.parser import Body
+from downloader.http.pipelined.transport import SHORTEST_REST
+from downloader.http.task import FetchTask, TaskBatch
 
 __all__ = ["Window"]
 
