@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import count as counting
 from random import Random
 
 import pytest
@@ -14,6 +16,7 @@ from downloader.core.pipeline_order import (
     asking,
     contradicted,
     judged,
+    next_alone,
     recheck_size,
     room_before_recheck,
 )
@@ -22,12 +25,18 @@ FILES: list[Answer] = [b"%d" % n for n in range(128)]
 KNOWN = Order(asked=200, shown=200)
 
 
-def pairs(held: list[Answer], alone: list[Answer] = FILES) -> list[tuple[Answer, Answer]]:
-    return list(zip(held, alone, strict=False))
-
-
-def after(held: list[Answer], alone: list[Answer] = FILES, order: Order = KNOWN) -> Verdict:
-    return judged(order, held, pairs(held, alone))
+def after(
+    held: list[Answer],
+    right: list[Answer] = FILES,
+    order: Order = KNOWN,
+    alone: Callable[[int], Answer] | None = None,
+) -> Verdict:
+    """Return the verdict on a window; ``right`` is what a second request for each of its files gets."""
+    seen = dict(enumerate(right[: len(held)]))
+    found: dict[int, list[Answer]] = {}
+    while (index := next_alone(held, seen, found)) is not None:
+        found.setdefault(index, []).append(alone(index) if alone else right[index % len(right)])
+    return judged(order, held, seen, found)
 
 
 def test_many_are_requested_again_until_enough_have_agreed() -> None:
@@ -38,7 +47,7 @@ def test_many_are_requested_again_until_enough_have_agreed() -> None:
     assert [recheck_size(Order(), count, 0.01) for count in (1, 2, 3)] == [1, 2, 3]
     order = Order()
     while recheck_size(order, 128, 0.01) > 1:
-        order = judged(asking(order, 16), FILES, pairs(FILES[:16])).order
+        order = after(FILES, FILES[:16], asking(order, 16)).order
     assert order.shown == 128
 
 
@@ -97,6 +106,42 @@ def test_files_that_may_be_fetched_once_only_are_stored() -> None:
     )
 
 
+@pytest.mark.parametrize("again", ["elsewhere", "http-400", b"this link was used"])
+def test_links_that_are_spent_are_stored(again: Answer) -> None:
+    verdict = after(FILES[:9], [again] * 9)
+    assert verdict == Verdict(Order(200, 200, why="answers differ each time"), store=True)
+    assert not after([b"the same"] * 9, [again] * 9).store or isinstance(again, str)
+
+
+def test_what_differs_each_time_exchanges_nothing() -> None:
+    """A few bodies in turn, as of advertisements, among files that do not change."""
+    numbers = counting()
+    held = [b"b", b"a", *FILES[2:]]
+    verdict = after(held, [b"a", b"c", *FILES[2:]], alone=lambda index: b"%d" % next(numbers))
+    assert (verdict.order.why, verdict.store) == ("", True)
+    for _ in range(9):
+        verdict = after(held, [b"a", *held[1:]], verdict.order, lambda index: b"%d" % next(numbers))
+    assert (verdict.order.why, verdict.store) == ("answers differ each time", True)
+
+
+def test_what_has_become_the_same_is_no_exchange() -> None:
+    held = [b"old", b"new", *FILES]
+    verdict = after(held, [b"new", *held[1:]])
+    assert (verdict.order.why, verdict.store) == ("", False)
+    assert after(held, [b"new", b"old", *FILES]).order.why == OUT_OF_ORDER
+
+
+def test_exchange_in_the_recheck_is_disorder() -> None:
+    assert after(FILES, [FILES[1], FILES[0], *FILES[2:]], alone=FILES.__getitem__).order.why == OUT_OF_ORDER
+
+
+def test_page_that_several_files_have_may_change() -> None:
+    """Of files that do not exist, a page with the time, as some servers send it with status 200."""
+    for now in (b"page at 2", b"page at 1"):
+        held = [b"page at 1"] * 3 + FILES[3:]
+        assert not after(held, [b"page at 2", now, now, *held[3:]]).order.why
+
+
 @pytest.mark.parametrize(("held", "alone"), [(FILES, [None] * 128), ([b"page"] * 9, [b"own"])])
 def test_what_shows_nothing_is_not_stored(held: list[Answer], alone: list[Answer]) -> None:
     order, windows = Order(), 0
@@ -110,7 +155,7 @@ def test_what_shows_nothing_is_not_stored(held: list[Answer], alone: list[Answer
 
 
 def test_failures_that_mean_no_file_have_no_order() -> None:
-    assert judged(Order(), [None] * 9, []) == Verdict(Order(), store=True)
+    assert judged(Order(), [None] * 9, {}, {}) == Verdict(Order(), store=True)
 
 
 def test_a_host_that_fails_for_a_while_is_pipelined_on() -> None:

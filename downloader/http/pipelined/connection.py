@@ -27,7 +27,9 @@ from downloader.core.host import Host
 from downloader.core.item_states import IN_FLIGHT
 from downloader.core.pipeline_order import (
     UNCHECKED,
+    Verdict,
     asking,
+    is_repeatable,
     recheck_size,
     room_before_recheck,
 )
@@ -65,6 +67,7 @@ class PipelinedConnection:
         "_client",
         "_deep",
         "_recheck",
+        "_repeats",
         "_state",
         "_transport",
         "_window",
@@ -96,6 +99,7 @@ class PipelinedConnection:
         self.sent = self.served = 0
         self.since = self.last_received = self.began = self.stay = 0.0
         self._state, self._deep = states.ConnectionState.IDLE, False
+        self._repeats = False  # the window is one file, to be requested again
         self._window = Window()
         self._recheck: Recheck | None = None
 
@@ -127,7 +131,7 @@ class PipelinedConnection:
             task.sent = now
             task.batch.states[task.index] = IN_FLIGHT
         outstanding.extend(tasks)
-        if len(outstanding) > 1 and not self._deep:
+        if not self._deep and (len(outstanding) > 1 or self._begin_repeat()):
             self._enter(Event.PIPELINE)
             window.began = now
         depth, depths = origin_state.depth_of(self), self._client.depths
@@ -136,6 +140,22 @@ class PipelinedConnection:
             self._client.depth_reached(depth)
         depths[depth] += len(tasks)
         self._transport.send(origin_state.requests(tasks))
+
+    def _begin_repeat(self) -> bool:
+        """Return whether to hold the one response that is awaited, and to request it again.
+
+        That is done on the first connections that are to have several requests in flight.
+        """
+        origin_state = self.origin_state
+        if origin_state.depth_of(self) > 1 and origin_state.wants_repeats():
+            self._repeats = True
+            origin_state.repeating += 1
+        return self._repeats
+
+    def _end_repeat(self) -> None:
+        if self._repeats:
+            self._repeats = False
+            self.origin_state.repeating -= 1
 
     def _readable(self) -> None:
         """Read and process what has arrived; may close the connection."""
@@ -240,6 +260,10 @@ class PipelinedConnection:
         """
         origin_state, client = self.origin_state, self._client
         depth, limit = origin_state.depth_within(self, client.window_bytes), origin_state.limit
+        if self._repeats:
+            return 0
+        if depth > 1 and not (self._deep or is_repeatable(origin_state.order)):
+            depth = 1
         free = depth - waiting
         if self._deep or depth > 1:
             # A connection whose trial of a depth has failed stores what it holds before it goes on.
@@ -272,8 +296,9 @@ class PipelinedConnection:
             self._enter(Event.RECHECK)
             held, self.parser.completed = self.parser.completed, []
             size = recheck_size(origin_state.order, len(held), self._window.slowest)
-            origin_state.order = asking(origin_state.order, size)
-            recheck = self._recheck = Recheck(held, size)
+            if not self._repeats:
+                origin_state.order = asking(origin_state.order, size)
+            recheck = self._recheck = Recheck(held, size, single=self._repeats)
             if recheck.tasks:
                 self._send_again(recheck.tasks, now)
             else:
@@ -330,6 +355,7 @@ class PipelinedConnection:
         self.parser.discard()
         self.parser.take_outstanding()
         self.parser.completed = recheck.held
+        self._judge(recheck.broken_off(self.origin_state.order), 0)
         return True
 
     @property
@@ -373,7 +399,9 @@ class PipelinedConnection:
         completed, self.parser.completed = self.parser.completed, []
         if self._window.limited:
             self.origin_state.limits_requests()
-        self.origin_state.record_window(counted, self._window.held_bytes, deep=self._deep)
+        deep = self._deep and not self._repeats
+        self.origin_state.record_window(counted, self._window.held_bytes, deep=deep)
+        self._end_repeat()
         self._enter(Event.COMMIT)
         self._window.clear()
         self._client.store_completed(self.origin_state, completed)
@@ -383,7 +411,10 @@ class PipelinedConnection:
         recheck, self._recheck = self._recheck, None
         if recheck is None:
             return False
-        verdict = recheck.verdict(self.origin_state.order)
+        return self._judge(recheck.verdict(self.origin_state.order), count)
+
+    def _judge(self, verdict: Verdict, count: int) -> bool:
+        """Act on ``verdict`` on a window of ``count``; return whether to store it."""
         doubtful = self.origin_state.window_judged(verdict, count)
         if doubtful is not None and self.slot is not None:
             self._client.out_of_order(self.slot.key, doubtful)
@@ -557,6 +588,7 @@ class PipelinedConnection:
     def close(self) -> None:
         """Close the socket. The census also calls this, to make room for another connection."""
         self._enter(Event.CLOSE)
+        self._end_repeat()
         self._client.forget(self)
         self._transport.close(abruptly=bool(self.parser.outstanding))
         self.parser.close()

@@ -22,7 +22,8 @@ __all__ = ["DEEP", "TRANSITIONS", "ConnectionEvent", "ConnectionState"]
 
 class ConnectionState(Enum):
     """IDLE: open, without a slot. SERVING: one request at a time is in flight, and each response is stored
-    at once. PIPELINING: more than one request of the current window was in flight; responses are held.
+    at once. PIPELINING: more than one request of the current window was in flight, or it is a file that is
+    to be requested again before anything is pipelined; responses are held.
     RECHECKING: all of them are answered, and some of its files are requested again. RESTING: these are
     answered, too; the window is committed if nothing more arrives. AWAITING_CLOSE: the last request that
     the server answers on a connection is answered. CLOSED: the socket is closed."""

@@ -9,15 +9,25 @@ patching.require()
 from collections.abc import Sequence
 from random import sample
 
-from downloader.core.pipeline_order import MANY, Answer, Order, Verdict, judged
+from downloader.core.pipeline_order import (
+    MANY,
+    Answer,
+    Order,
+    Verdict,
+    broken_off,
+    judged,
+    next_alone,
+    repeated,
+)
 from downloader.errors import FetchError
-from downloader.http.pipelined.parser import Body
+from downloader.http.pipelined.parser import Body, NeedsRequestsClient
 from downloader.http.task import FetchTask
 
 __all__ = ["Recheck"]
 
-# Refusals that mean the file that was requested. Others come and go.
-_REFUSALS = frozenset({"http-401", "http-403", "http-404", "http-410", "http-451"})
+# Refusals that come and go; other ones of the client's fault mean the file that was requested.
+_PASSING = frozenset({"http-408", "http-421", "http-425", "http-429"})
+_ELSEWHERE = "elsewhere"
 _ROUNDS = 2  # because those so far do not settle it
 
 _Responses = list[tuple[FetchTask, Body]]
@@ -26,15 +36,30 @@ _Responses = list[tuple[FetchTask, Body]]
 class Recheck:
     """A recheck of ``count`` files of the window ``held``. ``tasks``: those to be requested again now.
 
-    There are none where all have failed in ways that mean no file.
+    There are none where all have failed in ways that mean no file. ``single``: the window is one file, which
+    was in flight alone.
     """
 
-    __slots__ = ("_again", "_indices", "_left", "_rounds", "_wanted", "held", "tasks")
+    __slots__ = (
+        "_alone",
+        "_by_themselves",
+        "_indices",
+        "_left",
+        "_rounds",
+        "_seen",
+        "_wanted",
+        "held",
+        "single",
+        "tasks",
+    )
 
-    def __init__(self, held: _Responses, count: int) -> None:
+    def __init__(self, held: _Responses, count: int, *, single: bool = False) -> None:
         self.held = held
-        self._again: list[tuple[int, Answer]] = []
+        self.single = single
+        self._seen: dict[int, Answer] = {}
+        self._alone: dict[int, list[Answer]] = {}
         self._rounds = _ROUNDS
+        self._by_themselves = False
         # In random order, so that a server with an order of its own does not repeat what it did.
         usable = [index for index, (_, body) in enumerate(held) if _answer(body) is not None]
         self._left = sample(usable, min(len(usable), max(count, MANY)))
@@ -48,26 +73,47 @@ class Recheck:
     def answered(self, responses: Sequence[tuple[FetchTask, Body]]) -> bool:
         """Take the responses to ``tasks``; return whether more are to be requested.
 
-        That is so where they do not settle it: one differs, or all have failed.
+        That is so where they do not settle it: one differs, or all have failed. Last of all, files are
+        requested one by one without which it is not known what a difference means.
         """
-        for index, (_, body) in zip(self._indices, responses, strict=True):
-            self._again.append((index, _answer(body)))
-        known = [(index, answer) for index, answer in self._again if answer is not None]
-        settled = known and all(_answer(self.held[index][1]) == answer for index, answer in known)
-        if missing := self._wanted - len(self._again):
+        answers = [_ELSEWHERE if _is_elsewhere(body) else _answer(body) for _, body in responses]
+        if self._by_themselves:
+            self._alone.setdefault(self._indices[0], []).append(answers[0])
+            return self._ask_alone()
+        self._seen.update(zip(self._indices, answers, strict=True))
+        if missing := self._wanted - len(self._seen):
             self._choose(missing)
             return True
-        if settled or not self._left or not self._rounds:
+        known = {index: answer for index, answer in self._seen.items() if answer is not None}
+        if known and all(_answer(self.held[index][1]) == answer for index, answer in known.items()):
             return False
-        self._rounds -= 1
-        self._wanted = len(self._again) + min(MANY if known else self._wanted, len(self._left))
-        self._choose(self._wanted - len(self._again))
+        if self._left and self._rounds:
+            self._rounds -= 1
+            self._wanted = len(self._seen) + min(MANY if known else self._wanted, len(self._left))
+            self._choose(self._wanted - len(self._seen))
+            return True
+        return self._ask_alone()
+
+    def _ask_alone(self) -> bool:
+        index = next_alone(self._held_answers(), self._seen, self._alone)
+        if index is None:
+            return False
+        self._by_themselves, self._left = True, [index]
+        self._choose(1)
         return True
+
+    def _held_answers(self) -> list[Answer]:
+        return [_answer(body) for _, body in self.held]
 
     @property
     def in_step(self) -> bool:
-        """Whether the last response shows that none was too many: else it would be the one before it."""
-        answers = [(_answer(self.held[index][1]), again) for index, again in self._again]
+        """Whether the last response shows that none was too many: else it would be the one before it.
+
+        After a single file that is as after any other with one request in flight.
+        """
+        if self.single:
+            return True
+        answers = [(_answer(self.held[index][1]), again) for index, again in self._seen.items()]
         if not answers:
             return False
         before = answers[-2][1] if len(answers) > 1 else _answer(self.held[-1][1])
@@ -80,11 +126,22 @@ class Recheck:
 
     def verdict(self, order: Order) -> Verdict:
         """Return what follows from the responses, and from ``order``, what was known before."""
-        held = [_answer(body) for _, body in self.held]
-        return judged(order, held, [(held[index], again) for index, again in self._again])
+        if self.single:
+            return repeated(order, _answer(self.held[0][1]), self._seen.get(0))
+        return judged(order, self._held_answers(), self._seen, self._alone)
+
+    def broken_off(self, order: Order) -> Verdict:
+        """Return what follows from the responses so far, where the connection ended before the others."""
+        return broken_off(order, self._held_answers(), self._seen)
 
 
 def _answer(body: Body) -> Answer:
     if isinstance(body, (bytes, bytearray)):
         return body
-    return body.code if isinstance(body, FetchError) and body.code in _REFUSALS else None
+    code = body.code if isinstance(body, FetchError) else ""
+    return code if code.startswith("http-4") and code not in _PASSING else None
+
+
+def _is_elsewhere(body: Body) -> bool:
+    """Return whether the response is a redirect, or another one that this client cannot take."""
+    return isinstance(body, NeedsRequestsClient)
