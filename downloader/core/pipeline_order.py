@@ -5,8 +5,8 @@ connection concurrently, and writes each response when it is ready, sends as man
 them looks right. So before a window is stored, some of its files, chosen at random, are requested again and
 compared: many in the first windows of an origin, one in each window once enough have agreed. The first of
 them is requested alone: a server may confuse only what is in flight together. Windows are compared as long
-as there are any, since a server may begin late, or be several behind one name. Before the first window, a
-few files that were in flight alone are requested again: of what can be fetched once only there is no window.
+as there are any, since a server may begin late, or be several behind one name. Before the first window,
+a few files that were in flight alone are requested again: what can be fetched once only has no windows.
 
 This module has values and functions from one value to the next; ``http.pipelined.recheck`` has the files.
 """

@@ -169,7 +169,7 @@ def test_truncated_response_charges_only_the_first_request(depth: str, end: Step
     ("depth", "after", "announced"),
     slow_but(
         [
-            *(("4", 1, True), ("4", 2, False), ("4", 100, True)),
+            *(("4", 1, True), ("4", 2, True), ("4", 2, False), ("4", 100, True)),
             *(("64", 1, False), ("64", 100, True), ("auto", 2, True), ("auto", 100, False)),
         ],
         (*DEPTHS, "auto"),

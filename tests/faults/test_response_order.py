@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from random import Random
 
 import pytest
 from harness import run as run_command
@@ -156,17 +157,40 @@ def test_order_that_is_kept_is_proven(tmp_path: Path) -> None:
     assert len(MORE) < result.report["requests"] == server.asked <= len(MORE) * 1.2
 
 
-def test_files_that_can_be_requested_once_only_are_stored(tmp_path: Path) -> None:
+@pytest.mark.parametrize("order", ["kept", "completion"])
+@pytest.mark.parametrize("then", ["410", "400", "302", "page"])
+def test_files_that_can_be_requested_once_only_are_stored(then: str, order: str, tmp_path: Path) -> None:
+    """Whether or not the server keeps the order: of such files nothing is pipelined."""
     asked: Counter[str] = Counter()
+    spent = {
+        "302": b"HTTP/1.1 302 Found\r\nLocation: /get/spent\r\nContent-Length: 0\r\n\r\n",
+        "page": ok(b"this link was used")[0],
+    }
 
     def respond(name: str) -> bytes:
         asked[name] += 1
-        return (ok(same_size(name)) if asked[name] == 1 else status(410))[0]  # type: ignore[return-value]
+        if asked[name] == 1:
+            return ok(same_size(name))[0]  # type: ignore[return-value]
+        return spent[then] if then in spent else status(int(then))[0]  # type: ignore[return-value]
 
-    with Unordered(NAMES, respond, "kept") as server:
+    with Unordered(NAMES, respond, order) as server:
         result = fetch(server, tmp_path, "16")
     assert (result.exit, wrong(result, same_size)) == (0, [])
     assert result.report["pipeline_depth"]["stopped"] == {"answers differ each time": 1}
+    assert result.report["requests"] < COUNT + 10
+
+
+def test_bodies_in_turn_are_no_disorder(tmp_path: Path) -> None:
+    """As of advertisements: what one of them had before, another one has now."""
+    random = Random(5)
+
+    def respond(name: str) -> bytes:
+        is_banner = int(name.rpartition("-")[2]) % 20 == 9
+        return ok(b"banner %d" % random.randrange(100) if is_banner else same_size(name))[0]  # type: ignore[return-value]
+
+    with Unordered(MORE, respond, "kept") as server:
+        result = fetch(server, tmp_path, "64")
+    assert (result.exit, result.report["doubtful"], result.report["stored"]) == (0, 0, len(MORE))
 
 
 def test_each_connection_is_checked(tmp_path: Path) -> None:

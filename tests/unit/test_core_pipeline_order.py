@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count as counting
 from random import Random
 
@@ -14,10 +15,13 @@ from downloader.core.pipeline_order import (
     Order,
     Verdict,
     asking,
+    broken_off,
     contradicted,
+    is_repeatable,
     judged,
     next_alone,
     recheck_size,
+    repeated,
     room_before_recheck,
 )
 
@@ -78,6 +82,13 @@ def test_answer_of_the_last_for_all_is_disorder() -> None:
     assert after([b"last"] * 5).order.why == OUT_OF_ORDER
 
 
+def test_answers_of_the_next_for_two_are_disorder() -> None:
+    """As of a server that keeps one path for a connection, which the next request changes."""
+    assert after([FILES[1], FILES[1], FILES[2], FILES[4], FILES[4]]).order.why == OUT_OF_ORDER
+    one = after([FILES[1], FILES[1], FILES[2], FILES[3], FILES[4]])
+    assert (one.order.why, one.store) == ("", False)
+
+
 def test_completion_order_is_disorder_with_any_few_files() -> None:
     random = Random(3)
     for count in range(3, 12):
@@ -133,6 +144,31 @@ def test_what_has_become_the_same_is_no_exchange() -> None:
 
 def test_exchange_in_the_recheck_is_disorder() -> None:
     assert after(FILES, [FILES[1], FILES[0], *FILES[2:]], alone=FILES.__getitem__).order.why == OUT_OF_ORDER
+
+
+def test_connections_that_end_too_early_show_it_in_the_end() -> None:
+    order = KNOWN
+    for _ in range(9):
+        assert broken_off(order, [b"0"] * 9, {0: b"changed"}) == Verdict(order, store=False)
+        order = broken_off(order, FILES[1::-1], dict(enumerate(FILES[:2]))).order
+    assert order.why == OUT_OF_ORDER
+
+
+def test_a_few_files_are_repeated_before_anything_is_pipelined() -> None:
+    order = Order()
+    while not is_repeatable(order):
+        order = repeated(order, b"a", b"a").order
+    assert order.repeated > 1
+    assert repeated(order, b"a", b"b") == Verdict(replace(order, spent=1), store=True)
+    order = Order()
+    for again in (b"used", "elsewhere"):
+        assert not order.why
+        order = repeated(order, b"a", again).order
+    assert order.why == "answers differ each time"
+    assert repeated(order, None, None) == Verdict(order, store=True)
+    for _ in range(9):
+        order = repeated(Order(vain=order.vain), b"a", None).order
+    assert order.why == "the order of answers could not be checked"
 
 
 def test_page_that_several_files_have_may_change() -> None:

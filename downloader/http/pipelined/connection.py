@@ -356,6 +356,8 @@ class PipelinedConnection:
         self.parser.take_outstanding()
         self.parser.completed = recheck.held
         self._judge(recheck.broken_off(self.origin_state.order), 0)
+        if recheck.single:
+            self._commit_window()
         return True
 
     @property
@@ -394,7 +396,7 @@ class PipelinedConnection:
     def _commit_window(self) -> None:
         """Store the held responses, since the connection is in step; of a window, if they are in order."""
         counted, held = self._window.counted, len(self.parser.completed)
-        if self._deep and held and not self._in_order(held):
+        if self._deep and held and not self._in_order(0 if self._repeats else held):
             self._discard_window()
         completed, self.parser.completed = self.parser.completed, []
         if self._window.limited:
@@ -407,14 +409,14 @@ class PipelinedConnection:
         self._client.store_completed(self.origin_state, completed)
 
     def _in_order(self, count: int) -> bool:
-        """Return whether to store the window of ``count``, by its recheck."""
+        """Return whether to store the window, by its recheck; ``count`` of its files could be exchanged."""
         recheck, self._recheck = self._recheck, None
         if recheck is None:
-            return False
+            return self._repeats  # it was in flight alone
         return self._judge(recheck.verdict(self.origin_state.order), count)
 
     def _judge(self, verdict: Verdict, count: int) -> bool:
-        """Act on ``verdict`` on a window of ``count``; return whether to store it."""
+        """Act on ``verdict`` on a window, see ``_in_order``; return whether to store it."""
         doubtful = self.origin_state.window_judged(verdict, count)
         if doubtful is not None and self.slot is not None:
             self._client.out_of_order(self.slot.key, doubtful)
@@ -428,13 +430,17 @@ class PipelinedConnection:
         """
         if self._is_rechecking:
             self.served += len(self.parser.completed)
-        if self._deep:
+        if self._deep and not self._repeats:
             self.origin_state.closes_early(self.served)
             self.requeue_outstanding()
-        else:
-            self._commit_window()
-            self.origin_state.closes(self.served)
-            self.end()
+            return
+        if self._recheck is not None and self._is_rechecking and not self.parser.outstanding:
+            self._recheck.answered(self.parser.completed)
+            self.parser.completed = self._recheck.held
+        self._abandon_recheck()
+        self._commit_window()
+        self.origin_state.closes(self.served)
+        self.end()
 
     def _on_end(self, error: FetchError | None) -> None:
         """Close the connection after it has ended, with ``error`` or, if that is None, in order."""
@@ -492,8 +498,10 @@ class PipelinedConnection:
 
         Where its head has refused it, that is the failure, whatever else is wrong with it.
         """
+        single = self._repeats
         if self._abandon_recheck():
-            self.origin_state.disable_pipelining(UNCHECKED)
+            if not single:
+                self.origin_state.disable_pipelining(UNCHECKED)
             self.requeue_outstanding()
             return
         parser, client = self.parser, self._client
@@ -503,7 +511,7 @@ class PipelinedConnection:
         parser.discard()
         behind = parser.take_outstanding()
         first = behind.pop(0) if behind else None
-        if self._deep and problem is refusal and isinstance(problem, FetchError):
+        if self._deep and not single and problem is refusal and isinstance(problem, FetchError):
             # It is not known yet which request this response belongs to.
             self.origin_state.broke()
             behind.insert(0, first)
@@ -537,7 +545,9 @@ class PipelinedConnection:
     def _desynchronized(self) -> None:
         """Close the connection after a response without a request has arrived."""
         self.origin_state.desynchronized()
-        if not self._deep:
+        single = self._repeats
+        self._abandon_recheck()
+        if single or not self._deep:
             self._commit_window()
         self.requeue_outstanding()
 

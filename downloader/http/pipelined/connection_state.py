@@ -7,7 +7,8 @@
       └────FINISH─────┘ │ └──────COMMIT───────┴──────────────────COMMIT──────────────────┘
                         └──COMMIT── AWAITING_CLOSE ◄──AWAIT_CLOSE── SERVING
 
-CLOSE leads to CLOSED from everywhere.
+CLOSE leads to CLOSED from everywhere, COMMIT from RECHECKING to SERVING: a file that was in flight alone is
+stored whatever becomes of its recheck.
 """
 
 from __future__ import annotations
@@ -69,7 +70,11 @@ TRANSITIONS: Final[Transitions[ConnectionState, ConnectionEvent]] = {
         _EVENT.COMMIT: _STATE.SERVING,
         _EVENT.CLOSE: _STATE.CLOSED,
     },
-    _STATE.RECHECKING: {_EVENT.REST: _STATE.RESTING, _EVENT.CLOSE: _STATE.CLOSED},
+    _STATE.RECHECKING: {
+        _EVENT.REST: _STATE.RESTING,
+        _EVENT.COMMIT: _STATE.SERVING,
+        _EVENT.CLOSE: _STATE.CLOSED,
+    },
     _STATE.RESTING: {_EVENT.COMMIT: _STATE.SERVING, _EVENT.CLOSE: _STATE.CLOSED},
     _STATE.AWAITING_CLOSE: {_EVENT.COMMIT: _STATE.SERVING, _EVENT.CLOSE: _STATE.CLOSED},
     _STATE.CLOSED: {_EVENT.CLOSE: _STATE.CLOSED},

@@ -36,8 +36,8 @@ _Responses = list[tuple[FetchTask, Body]]
 class Recheck:
     """A recheck of ``count`` files of the window ``held``. ``tasks``: those to be requested again now.
 
-    There are none where all have failed in ways that mean no file. ``single``: the window is one file, which
-    was in flight alone.
+    There are none where all have failed in ways that mean no file. ``single``: the window is one file,
+    which was in flight alone.
     """
 
     __slots__ = (
@@ -132,6 +132,8 @@ class Recheck:
 
     def broken_off(self, order: Order) -> Verdict:
         """Return what follows from the responses so far, where the connection ended before the others."""
+        if self.single:
+            return self.verdict(order)
         return broken_off(order, self._held_answers(), self._seen)
 
 

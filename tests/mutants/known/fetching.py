@@ -9,6 +9,7 @@ from known.mutant import Mutant
 __all__ = ["KNOWN"]
 
 PIPELINING = "tests/faults/test_pipelining.py::"
+DECISIONS = "tests/unit/test_core_pipeline_order.py::"
 ORDER = "tests/faults/test_response_order.py::"
 ANSWERS = "tests/faults/test_hostile_answers.py::"
 WIRE = "tests/fuzz/test_fuzz_wire.py::test_fuzz"
@@ -370,7 +371,7 @@ KNOWN = (
         "window stored although out of step",
         "the same, where the surplus response was detected in time",
         "PipelinedConnection._desynchronized",
-        "if not self._deep:\n    self._commit_window()",
+        "if single or not self._deep:\n    self._commit_window()",
         "self._commit_window()",
         (f"{PIPELINING}test_surplus_response_is_not_stored[64-7-0.02]",),
     ),
@@ -378,7 +379,7 @@ KNOWN = (
         "windows are stored without a recheck",
         "a server that answers in order of completion has files stored under wrong names",
         "PipelinedConnection._commit_window",
-        "not self._in_order(held)",
+        "not self._in_order(0 if self._repeats else held)",
         "False",
         (
             f"{ORDER}test_order_is_found_before_anything_is_stored[completion-same_size-auto]",
@@ -396,11 +397,11 @@ KNOWN = (
     ),
     Mutant(
         "a body that many files had may have changed",
-        "requests that are read together are all answered with one page, which is stored",
+        "two requests are answered with the file of the later one, again and again",
         "judged",
-        "if weak:\n    return _shows_nothing(replace(order, asked=0, shown=0, alike=0))",
-        "pass",
-        (f"{ORDER}test_order_is_found_before_anything_is_stored[page-same_size-16]",),
+        "own >= _WEAK",
+        "False",
+        (f"{DECISIONS}test_answers_of_the_next_for_two_are_disorder",),
     ),
     Mutant(
         "window leaves no requests for its recheck",
@@ -419,12 +420,52 @@ KNOWN = (
         (f"{ORDER}test_large_bodies_are_not_stored_from_a_window",),
     ),
     Mutant(
-        "file that exists no more is requested again",
+        "files are not requested again before the first window",
         "URLs that can be requested once only: files that had arrived are thrown away",
-        "judged",
-        "all(isinstance(again, str) for _, again in other)",
+        "is_repeatable",
+        "order.repeated >= REPEATS",
+        "True",
+        (
+            f"{ORDER}test_files_that_can_be_requested_once_only_are_stored[302-kept]",
+            f"{ORDER}test_files_that_can_be_requested_once_only_are_stored[410-completion]",
+        ),
+    ),
+    Mutant(
+        "a redirect or a page is another answer",
+        "of links of which some can be used once only, those that had arrived are thrown away",
+        "_are_spent",
+        "_different([again for _, again in other]) == 1 < _different([first for first, _ in other])",
         "False",
-        (f"{ORDER}test_files_that_can_be_requested_once_only_are_stored",),
+        (f"{DECISIONS}test_links_that_are_spent_are_stored[this link was used]",),
+    ),
+    Mutant(
+        "one difference is enough to call a server out of order",
+        "an honest server with advertisements in turn: exit code 1, and all is to be fetched again",
+        "judged",
+        "kinds = set(found.values())",
+        "kinds = set(found.values())\n"
+        "if _EXCHANGED in _differences(held, seen):\n"
+        "    kinds.add(_Evidence.DISORDER)",
+        (
+            f"{ORDER}test_bodies_in_turn_are_no_disorder",
+            f"{DECISIONS}test_what_differs_each_time_exchanges_nothing",
+        ),
+    ),
+    Mutant(
+        "a connection that ends leaves no evidence",
+        "a server that closes after ten requests stores wrong bodies: no window is ever judged",
+        "broken_off",
+        "unsettled > _UNSETTLED",
+        "False",
+        (f"{DECISIONS}test_connections_that_end_too_early_show_it_in_the_end",),
+    ),
+    Mutant(
+        "a file in flight alone is thrown away with its recheck",
+        "a server that closes after each second request: the same file is requested for ever",
+        "PipelinedConnection._abandon_recheck",
+        "recheck.single",
+        "False",
+        ("tests/faults/test_pipelining.py::test_closing_after_n_responses_costs_no_attempt[4-2-True]",),
     ),
     Mutant(
         "doubt is forgotten",
