@@ -462,10 +462,11 @@ KNOWN = (
     Mutant(
         "a file in flight alone is thrown away with its recheck",
         "a server that closes after each second request: the same file is requested for ever",
-        "PipelinedConnection._abandon_recheck",
-        "recheck.single",
-        "False",
+        "PipelinedConnection._on_close",
+        "self._deep and not self._repeats",
+        "self._deep",
         ("tests/faults/test_pipelining.py::test_closing_after_n_responses_costs_no_attempt[4-2-True]",),
+        20,
     ),
     Mutant(
         "doubt is forgotten",
