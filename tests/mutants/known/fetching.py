@@ -460,15 +460,6 @@ KNOWN = (
         (f"{DECISIONS}test_connections_that_end_too_early_show_it_in_the_end",),
     ),
     Mutant(
-        "a file in flight alone is thrown away with its recheck",
-        "a server that closes after each second request: the same file is requested for ever",
-        "PipelinedConnection._on_close",
-        "self._deep and not self._repeats",
-        "self._deep",
-        ("tests/faults/test_pipelining.py::test_closing_after_n_responses_costs_no_attempt[4-2-True]",),
-        20,
-    ),
-    Mutant(
         "doubt is forgotten",
         "the same command again ends with exit code 0, though files may have the bodies of others",
         "Journal.doubt",
