@@ -131,10 +131,10 @@ class PipelinedConnection:
             task.sent = now
             task.batch.states[task.index] = IN_FLIGHT
         outstanding.extend(tasks)
-        if not self._deep and (len(outstanding) > 1 or self._begin_repeat()):
+        depth, depths = origin_state.depth_of(self), self._client.depths
+        if not self._deep and (len(outstanding) > 1 or (depth > 1 and self._begin_repeat())):
             self._enter(Event.PIPELINE)
             window.began = now
-        depth, depths = origin_state.depth_of(self), self._client.depths
         if depth not in depths:
             depths[depth] = 0
             self._client.depth_reached(depth)
@@ -146,10 +146,9 @@ class PipelinedConnection:
 
         That is done on the first connections that are to have several requests in flight.
         """
-        origin_state = self.origin_state
-        if origin_state.depth_of(self) > 1 and origin_state.wants_repeats():
+        if self.origin_state.wants_repeats():
             self._repeats = True
-            origin_state.repeating += 1
+            self.origin_state.repeating += 1
         return self._repeats
 
     def _end_repeat(self) -> None:
