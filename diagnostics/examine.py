@@ -112,7 +112,9 @@ def _facts(case: Case) -> dict[str, Any]:
     return {
         **{name: facts[name] for name in (*names, *more)},
         "ssl_imported_before_patch_by": case.ssl_before_patch or None,
-        "patched_by": [f"{case.event_at(each)} {case.shown_call(each)}" for each in case.seen["patches"]],
+        "patched_by": [
+            f"{case.event_at(each, text=False)} {case.shown_call(each)}" for each in case.seen["patches"]
+        ],
     }
 
 

@@ -51,7 +51,7 @@ def _taken(case: Case, keeper: dict[str, Any]) -> Spot | None:
     """Return the line that brought the class in: in the user's own file, else the one that led to the
     import."""
     if is_own((keeper["file"], 0, ""), case.facts):
-        spot = line_of([keeper["file"]], r"^\s*(from\s+ssl\s+import|import\s+ssl)\b")
+        spot = line_of([keeper["file"]], r"^\s*(from\s+ssl\s+import|import\s+ssl)\b", case.facts)
         if spot:
             return spot
     # An installed application is a package, too: look for what imports the packages of the client.

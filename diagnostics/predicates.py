@@ -10,7 +10,7 @@ import re
 from typing import NamedTuple
 
 from diagnostics.evidence import Case
-from diagnostics.source_places import Spot, source_line
+from diagnostics.source_places import Spot
 from diagnostics.waits import in_look_up, in_network, in_pool, in_sleep, in_turn, pool_made
 from downloader.core.redact import redact_url
 
@@ -268,7 +268,7 @@ def own_lock(case: Case) -> Found | None:
     if stopped and case.blocked and not in_network(case.blocked[0]["stack"]):
         # A deadlock: the greenlet that holds this real lock can never run again.
         spot = case.own_frame(case.blocked[0]["stack"])
-        if spot and re.search(r"\bwith\b|\bacquire\b|\bwait\b|\bget\(|\bjoin\b", source_line(spot)):
+        if spot and re.search(r"\bwith\b|\bacquire\b|\bwait\b|\bget\(|\bjoin\b", case.text(spot)):
             return Found(case.where(spot), [case.judgement.problem, case.held_line(case.blocked)])
     if not _serialized(case) and not case.judgement.problem:
         return None
@@ -297,7 +297,7 @@ def blocking(case: Case) -> Found | None:
     if judgement.busy > judgement.blocked:
         return None  # on a busy machine what computes also seems to wait, at some other line
     spot = case.own_frame(case.blocked[0]["stack"])
-    text = f"{case.where(spot)}  {source_line(spot)[:80]}" if spot else ""
+    text = f"{case.where(spot)}  {case.text(spot)[:80]}" if spot else ""
     return Found(case.where(spot), [case.held_line(case.blocked), f"called by {text}"])
 
 
