@@ -54,9 +54,19 @@ def examine(
         return diagnose(
             question,
             seen,
-            (lambda remedy: observe(question, origin, [remedy], chosen)) if fix else None,
+            (lambda remedy: _observed_with(question, origin, remedy, chosen)) if fix else None,
             progress,
         )
+
+
+def _observed_with(
+    question: Question, origin: Origin | None, remedy: dict[str, Any], chosen: list[str] | None
+) -> Observation:
+    """Return what is observed with ``remedy``; one that changes the command knows the process by others."""
+    if "argv" not in remedy:
+        return observe(question, origin, [remedy], chosen)
+    target = replace(question.target, command=tuple(remedy["argv"]))
+    return observe(replace(question, target=target), origin, [remedy], remedy["chosen"])
 
 
 def diagnose(

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from diagnostics import predicates, source_places
+from diagnostics import predicates, source_places, start_remedies
 from diagnostics.errors import ProbeError
 from diagnostics.evidence import Case
 from diagnostics.model import Observation, Remedy
@@ -38,10 +38,15 @@ class Plan(NamedTuple):
 
 
 class Known(NamedTuple):
-    """A row of the table. ``plans``: returns the places to try, best first; none where it cannot help."""
+    """A row of the table.
+
+    ``plans``: returns the places to try, best first; none where it cannot help; ``unless``: it is not tried
+    where one of these has helped.
+    """
 
     summary: str
     plans: Callable[[Case], list[Plan]]
+    unless: tuple[str, ...] = ()
 
 
 # places
@@ -135,6 +140,10 @@ def _patch_earlier(case: Case) -> list[Plan]:
     return []
 
 
+def _start_patched(case: Case) -> list[Plan]:
+    return [Plan(each.line, each.where, each.place) for each in start_remedies.starts(case)]
+
+
 def _patch_select(case: Case) -> list[Plan]:
     return _before_requests(case, "import gevent.monkey; gevent.monkey.patch_select()")
 
@@ -215,6 +224,11 @@ def _resolver(case: Case) -> list[Plan]:
 KNOWN = {
     "patch-all-first": Known("patch everything, before anything else is imported", _patch_first),
     "patch-before-everything": Known("patch everything in front of what runs at startup", _patch_earlier),
+    "patch-at-start": Known(
+        "start the command patched: something is imported before your own code",
+        _start_patched,
+        ("patch-all-first", "patch-before-everything"),
+    ),
     "patch-select": Known("patch select, too, before the first request", _patch_select),
     "patch-again": Known("patch once more what was put back", _patch_again),
     "extract-pyopenssl": Known("take pyOpenSSL out of urllib3, before the first request", _extract),
@@ -248,6 +262,8 @@ def measure_again(
     failed: list[Remedy] = []
     for code in codes:
         known = KNOWN[code]
+        if {each.code for each in worked} & set(known.unless):
+            continue
         for plan in known.plans(case):
             progress(f"measuring again with: {known.summary}")
             remedy = _measured(case, code, known, plan, again)

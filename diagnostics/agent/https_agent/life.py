@@ -232,7 +232,11 @@ class Agent(object):
         """
         chosen = self.spec.get("chosen")
         # Older Pythons do not have sys.argv yet while `site` runs.
-        return chosen is None or not hasattr(sys, "argv") or _lasting(chosen) == _lasting(_argv())
+        if chosen is None or not hasattr(sys, "argv"):
+            return True
+        # Where the remedy is another command, the name of the program may be another, too.
+        begin = 0 if chosen[:1] != [""] else 1
+        return _lasting(chosen[begin:]) == _lasting(_argv()[begin:])
 
     def _claim(self):
         # type: () -> bool

@@ -200,6 +200,56 @@ def _limit(remedy, record):
     applied.append(remedy["code"])
 
 
+def _started(remedy, record):
+    # type: (Remedy, Record) -> None
+    """The command itself is the remedy, as it was started."""
+    applied.append(remedy["code"])
+
+
+def _begin(remedy, record):
+    # type: (Remedy, Record) -> None
+    """Execute the line now, as a ``.pth`` file of this environment does."""
+    if os.path.realpath(sys.prefix) == os.path.realpath(remedy["prefix"]):
+        _run(remedy, {})
+
+
+class _Module(object):
+    """Gives the program a module that has the line alone, as a file of that name in its folder does."""
+
+    def __init__(self, remedy, record):
+        # type: (Remedy, Record) -> None
+        self._remedy = remedy
+        sys.meta_path.append(self)
+
+    def find_spec(self, name, path=None, target=None):
+        # type: (str, Any, Any) -> Any
+        if name != self._remedy["name"]:
+            return None
+        from importlib.machinery import ModuleSpec
+
+        return ModuleSpec(name, self)  # type: ignore[arg-type]
+
+    def create_module(self, spec):
+        # type: (Any) -> None
+        return None
+
+    def exec_module(self, module):
+        # type: (ModuleType) -> None
+        _run(self._remedy, vars(module))
+
+    if sys.version_info[0] == 2:
+
+        def find_module(self, name, path=None):
+            # type: (str, Any) -> Any
+            return self if name == self._remedy["name"] else None
+
+        def load_module(self, name):
+            # type: (str) -> Any
+            module = sys.modules.setdefault(name, type(sys)(name))
+            _run(self._remedy, vars(module))
+            return module
+
+
 def _wait(remedy, record):
     # type: (Remedy, Record) -> None
     _waiting.setdefault(remedy["place"], []).append(remedy)
@@ -210,6 +260,9 @@ _PLACES = {
     "end": _Insertion,
     "line": _Insertion,
     "pth": _wait,
+    "begin": _begin,
+    "command": _started,
+    "module": _Module,
     "set-up": _wait,
     "fetch": _wait,
     "ulimit": _limit,
