@@ -233,6 +233,14 @@ TABLE: tuple[Entry, ...] = (
         predicates.pool_of_one,
     ),
     Entry(
+        "made-before-patching",
+        "what was made before gevent patched holds the hub",
+        "A lock, a queue, a socket or a pool of threads keeps what it was made of: it stays the real one,\n"
+        "and whatever waits in it holds the hub.",
+        ("patch-all-first", "patch-before-everything", "patch-at-start"),
+        patch_order.early_waiting,
+    ),
+    Entry(
         "own-lock",
         "the requests wait for each other at a lock of the application",
         "Where the lock is gevent's, they pass it one by one; a real lock, which gevent has not replaced,\n"

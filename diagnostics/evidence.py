@@ -79,10 +79,13 @@ class Case:
             )
         return self.where(event["caller"] or event["user"]) if event else ""
 
-    def first_import(self, *names: str) -> Spot | None:
-        """Return the user's line that led to the first import of one of ``names``, else any line that
-        did."""
+    def first_import(self, *names: str, before: int | None = None) -> Spot | None:
+        """Return the user's line that led to the first import of one of ``names``, else any line that did.
+
+        Only imports ``before`` an event count, if that is given.
+        """
         events = [self.seen["imports"][name] for name in names if name in self.seen["imports"]]
+        events = [each for each in events if before is None or each["at"] < before]
         for event in sorted(events, key=lambda each: each["at"]):
             spot: Spot | None = event["user"] or event["caller"]
             if spot:
@@ -100,15 +103,20 @@ class Case:
         This is a line of the user's own code even where a package (celery, gunicorn) imported the same
         modules before.
         """
-        names = ("gevent", "gevent.monkey", "requests", "urllib3", "ssl")
+        names = ("gevent", "gevent.monkey", "requests", "urllib3")
         events = [self.seen["imports"][name] for name in names if name in self.seen["imports"]]
         own = [each for each in events if each["user"]]
         if own:
             spot: Spot = min(own, key=lambda each: int(each["at"]))["user"]
             return spot
-        return self.first_import(*names)
+        return self.first_import(*names) or self.first_import("ssl")
 
     # patching
+
+    @property
+    def first_patch(self) -> int | None:
+        """Return the number of the event in which something was patched first; None if nothing was."""
+        return min((each["at"] for each in self.seen["patches"]), default=None)
 
     @property
     def nothing_patched(self) -> bool:

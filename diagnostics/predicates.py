@@ -69,7 +69,7 @@ def too_few_descriptors(case: Case) -> Found | None:
 def truststore(case: Case) -> Found | None:
     calls = [each for each in case.seen["injections"] if each["function"] == "inject_into_ssl"]
     if not calls and not case.facts.get("truststore_injected"):
-        made = [each for each in case.seen["contexts"] if each["cls"].startswith("truststore.")]
+        made = [each for each in case.seen["contexts"] if "truststore" in each["cls"].split(".")]
         if not made or case.judgement.verdict != "error":
             return None
         at = case.event_at(made[0])

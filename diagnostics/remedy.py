@@ -170,12 +170,19 @@ def _patch_again(case: Case) -> list[Plan]:
 
 
 def _extract(case: Case) -> list[Plan]:
-    module = f"{case.copy or 'urllib3'}.contrib.pyopenssl"
+    injection = case.injection
+    by = injection["module"] if injection else ""
+    # The name under which the copy can be imported there, which may be a vendored one.
+    module = f"{case.copy}.contrib.pyopenssl" if case.copy else by
+    if not module.endswith(".contrib.pyopenssl"):
+        module = "urllib3.contrib.pyopenssl"
     return _before_requests(case, f"import {module}; {module}.extract_from_urllib3()")
 
 
 def _extract_truststore(case: Case) -> list[Plan]:
-    return _before_requests(case, "import truststore; truststore.extract_from_ssl()")
+    calls = [each for each in case.seen["injections"] if each["function"] == "inject_into_ssl"]
+    module = (calls[-1]["module"] if calls else "truststore").removesuffix("._api")
+    return _before_requests(case, f"import {module}; {module}.extract_from_ssl()")
 
 
 def _leave_out(function: str) -> Callable[[Case], list[Plan]]:
