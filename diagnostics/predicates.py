@@ -328,10 +328,11 @@ def unexplained(case: Case) -> Found | None:
     parked = [_at(case, case.parked[0])] if case.parked else []
     text = error_text(case) or case.judgement.problem
     spot = None
-    if case.held:
-        spot = case.own_frame(case.held[0]["stack"])
-    elif case.errors:
+    failed = case.judgement.verdict == "error" and bool(error_text(case))
+    if case.errors and (failed or not case.held):
         spot = case.own_frame(case.errors[0]["stack"])
+    elif case.held:
+        spot = case.own_frame(case.held[0]["stack"])
     elif case.parked:
         spot = case.own_frame(case.parked[0]["stack"])
     return Found(case.where(spot), [text, *held, *parked])

@@ -24,6 +24,8 @@ INPUT = "<standard input>"
 _GENERATED = "<generated code %s>"
 # Texts of `python -c` that programs write to start their own processes.
 _OF_PROGRAMS = re.compile(r"\b(multiprocessing|billiard|execnet|loky|joblib)\b|exec\(eval\(sys\.stdin")
+_IMPORT_NAME = 108
+_NAMED = (_IMPORT_NAME, 101, 106, 116, 160)  # and LOAD_NAME, LOAD_ATTR, LOAD_GLOBAL, LOAD_METHOD
 _EXTENSIONS = (".so", ".pyd", ".dll", ".dylib")
 
 sources = {}  # type: Dict[str, List[str]]  # by name, the lines of what the user wrote without a file
@@ -43,7 +45,8 @@ def spot(frame, line=None, last=None):
     name = name_of(frame)
     if name not in sources:
         return (name, line, code.co_name)
-    column = _column(code, frame.f_lasti if last is None else last)
+    text = sources[name][line - 1] if line and 0 < line <= len(sources[name]) else ""
+    column = _column(code, frame.f_lasti if last is None else last, text) if ";" in text else None
     return (name, line, code.co_name) if column is None else (name, line, code.co_name, column)
 
 
@@ -222,11 +225,20 @@ def _doctest(frame, line):
     return None
 
 
-def _column(code, last):
-    # type: (Any, int) -> Optional[int]
-    """Return the column of the instruction ``last``, from Python 3.11 on."""
-    try:
-        found = list(code.co_positions())[last // 2][2]
-    except (AttributeError, IndexError, TypeError):
-        return None
-    return int(found) if found is not None else None
+def _column(code, last, text):
+    # type: (Any, int, str) -> Optional[int]
+    """Return the column of the instruction ``last`` in the line ``text``, which has several statements."""
+    if hasattr(code, "co_positions"):
+        try:
+            found = list(code.co_positions())[last // 2][2]
+        except (IndexError, TypeError):
+            return None
+        return int(found) if found is not None else None
+    # Before Python 3.11: by the name that is imported there, else by the last that was loaded.
+    for number in range(last, -1, -2) if sys.version_info[0] > 2 else ():
+        if code.co_code[number] in _NAMED and code.co_code[number + 1] < len(code.co_names):
+            name = re.escape(code.co_names[code.co_code[number + 1]])
+            word = r"\b(?:import|from)\s+%s\b" if code.co_code[number] == _IMPORT_NAME else r"\b%s\s*\("
+            match = re.search(word % name, text)
+            return match.start() if match else None
+    return None
