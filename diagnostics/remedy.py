@@ -21,6 +21,8 @@ from diagnostics.verdict import judge
 __all__ = ["KNOWN", "Plan", "is_known", "measure_again"]
 
 _DESCRIPTORS = 65536
+_INPUT = "<standard input>"
+_RUNS_TEXT = re.compile(r"\b(exec|eval|execfile)\(")  # then the call is in another text
 _PATCH = "from gevent import monkey; monkey.patch_all()"
 
 
@@ -63,6 +65,8 @@ def _in_front_of(case: Case, line: str, file: str, number: int) -> Plan:
 def _begins(case: Case) -> tuple[str, int, int]:
     """Return where the application's own code starts: a file, and the lines of its first two statements."""
     for file in case.facts.get("roots", []):
+        if file == _INPUT:
+            return file, 1, 2
         first, second = source_places.first_statement(file, case.facts)
         if first:
             return file, first, second
@@ -194,7 +198,7 @@ def _leave_out(function: str) -> Callable[[Case], list[Plan]]:
             if event["function"] != function or not spot or not source_places.is_own(spot, case.facts):
                 continue
             first, last, _ = source_places.statement_at(spot, case.facts)
-            if first:
+            if first and not _RUNS_TEXT.search(case.text(spot)):
                 file = case.file(spot)
                 place = {"place": "call", "file": file, "name": function, "number": first, "last": last}
                 return [Plan(case.text(spot), f"remove it at {case.line(str(spot[0]), spot[1])}", place)]

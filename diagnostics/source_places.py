@@ -61,10 +61,18 @@ def short(path: str, facts: dict[str, Any]) -> str:
     packages = [root for root in roots if "-packages" in _from(started, root)]
     # The current directory may contain the virtual environment, so package folders come first; unless it is
     # in one itself.
-    for root in [*sorted([started, *packages], key=len, reverse=True), *roots]:
-        if root.strip(os.sep) and full.startswith(root.rstrip(os.sep) + os.sep):
+    for root in sorted([started, *packages], key=len, reverse=True):
+        if _is_in(full, root):
             return os.path.relpath(full, root)
-    return full
+    if is_own((full, 0, ""), facts):
+        # A person opens it from there, also where one of the two paths goes through a link.
+        real, start = os.path.realpath(full), os.path.realpath(started)
+        return os.path.relpath(real, start) if _is_in(real, start) else full
+    return next((os.path.relpath(full, root) for root in roots if _is_in(full, root)), full)
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return bool(folder.strip(os.sep)) and path.startswith(folder.rstrip(os.sep) + os.sep)
 
 
 def _described(name: str) -> str:
