@@ -21,6 +21,9 @@ from diagnostics.verdict import judge
 __all__ = ["KNOWN", "Plan", "is_known", "measure_again"]
 
 _DESCRIPTORS = 65536
+_CELL = "<In ["
+# A kernel of Jupyter looks at which of its threads it is in, and answers nothing where all seem to be one.
+_PATCH_CELL = "from gevent import monkey; monkey.patch_all(thread=False)"
 _INPUT = "<standard input>"
 _RUNS_TEXT = re.compile(r"\b(exec|eval|execfile)\(")  # then the call is in another text
 _PATCH = "from gevent import monkey; monkey.patch_all()"
@@ -108,14 +111,15 @@ def _patch_first(case: Case) -> list[Plan]:
     begins = re.match(r"(from|import)\s+gevent\b", case.text((file, first))) if file else None
     if not file or (begins and _is_there(case, file, second or first)):
         return []
-    return [_in_front_of(case, _PATCH, file, first)]
+    return [_in_front_of(case, _PATCH_CELL if file.startswith(_CELL) else _PATCH, file, first)]
 
 
 def _is_there(case: Case, file: str, number: int) -> bool:
     """Return whether the application already starts with it."""
     call = case.seen["patches"][0] if case.seen["patches"] else None
     spot = call["caller"] if call else None
-    if call is None or spot is None or call["function"] != "patch_all" or call["arguments"]:
+    kept = {"thread": "False"} if file.startswith(_CELL) else {}
+    if call is None or spot is None or call["function"] != "patch_all" or call["arguments"] != kept:
         return False
     return case.file(spot) == file and bool(spot[1] <= number)
 

@@ -2,7 +2,7 @@
 
 import sys
 
-_PATCH = "from gevent import monkey\n\nmonkey.patch_all()"
+_PATCH = "from gevent import monkey\n\nmonkey.patch_all(thread=False)"
 _FETCH = """\
 import gevent
 

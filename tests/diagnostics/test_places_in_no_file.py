@@ -77,7 +77,7 @@ def test_healthy_command(said, write):
 def test_children_of_multiprocessing_are_no_commands_of_the_users(said, write):
     # Their `python -c` is written by the standard library.
     write("work", WORK)
-    text = f"""\
+    text = """\
 import multiprocessing
 
 if __name__ == "__main__":
@@ -109,7 +109,7 @@ def test_program_on_standard_input(said, write, tmp_path):
 
 # notebooks
 
-PATCH_CELL = "# gevent\n\nfrom gevent import monkey\nmonkey.patch_all()"
+PATCH_CELL = "# gevent\n\nfrom gevent import monkey\nmonkey.patch_all(thread=False)"
 CELLS = {
     "late": ["import json\nimport requests", PATCH_CELL],
     "healthy": [PATCH_CELL, "import requests"],
@@ -187,8 +187,8 @@ def test_module_found_relative_to_a_directory_that_was_changed_to(said, write, t
     (tmp_path / "inner").mkdir()
     write("work", WORK)
     write("inner/late", INJECT)
-    text = "import os, sys\nsys.path[:0] = ['.', os.getcwd()]\nos.chdir('inner')\nimport late, work\nwork.work()\n"
-    write("app", text)
+    begins = "import os, sys\nsys.path[:0] = ['.', os.getcwd()]\nos.chdir('inner')\n"
+    write("app", f"{begins}import late, work\nwork.work()\n")
     assert said([sys.executable, "app.py"], 1).cause == (SERIAL, "inner/late.py:4")
 
 
