@@ -5,6 +5,7 @@ Each remedy is carried out as it is printed, and measured without the diagnostic
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -71,7 +72,9 @@ def test_plugin_of_pytest_that_imports_before_conftest(said, write, tmp_path, py
     said(argv, 3)
 
 
-def test_plugin_in_the_workers_of_xdist(said, write, tmp_path, python):
+def test_plugin_in_the_workers_of_xdist(said, write, tmp_path, python, monkeypatch):
+    for name in [each for each in os.environ if each.startswith("PYTEST_XDIST")]:
+        monkeypatch.delenv(name)  # of the workers that these tests run in
     # grequests patches in the worker; threads must stay as they are, which the worker is served by.
     write("test_work", f"import grequests\n{TEST}")
     answer = said([python, "-m", "pytest", "-q", *PLUGINS, "-n", "1", "test_work.py"], 0, "--fix")
