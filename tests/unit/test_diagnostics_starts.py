@@ -90,6 +90,13 @@ def test_workers_of_xdist_are_patched_by_a_plugin():
     assert "thread=False" in found.line
 
 
+def test_workers_of_xdist_with_the_arguments_of_the_command():
+    # What was probed was the process that starts them.
+    command = ("python3", "-m", "pytest", "-n", "2")
+    [found] = starts(case(EARLY, command, ("pytest", "-n", "2"), runs_modules=True))
+    assert found.place["place"] == "module"
+
+
 @pytest.mark.parametrize(
     ("seen", "command"),
     [
