@@ -139,7 +139,7 @@ TABLE: tuple[Entry, ...] = (
         "an SSLContext was made before gevent patched ssl",
         "A context keeps the class that it was made of: its sockets stay the unpatched ones for good,\n"
         "whatever is patched afterwards.",
-        ("patch-all-first", "patch-before-everything"),
+        ("patch-all-first", "patch-before-everything", "patch-at-start"),
         patch_order.early_context,
     ),
     Entry(
@@ -147,7 +147,7 @@ TABLE: tuple[Entry, ...] = (
         "gevent patched ssl after urllib3 had taken it over",
         "urllib3 and requests keep the SSLContext that they find when imported. If gevent replaces the\n"
         "class afterwards, its properties call themselves without end: RecursionError.",
-        ("patch-all-first", "patch-before-everything"),
+        ("patch-all-first", "patch-before-everything", "patch-at-start"),
         patch_order.too_late,
     ),
     Entry(
@@ -163,7 +163,7 @@ TABLE: tuple[Entry, ...] = (
         "gevent has patched nothing: every socket blocks the whole process",
         "Greenlets only switch where gevent knows that one waits. A socket of the standard library waits\n"
         "in the kernel, and the hub with it.",
-        ("patch-all-first", "patch-before-everything"),
+        ("patch-all-first", "patch-before-everything", "patch-at-start"),
         predicates.not_patched,
     ),
     Entry(
@@ -177,7 +177,7 @@ TABLE: tuple[Entry, ...] = (
         "ssl-unpatched",
         "sockets are patched, ssl is not",
         "The standard library's ssl cannot work on gevent's sockets: patch both, or neither.\n",
-        ("patch-all-first", "patch-before-everything"),
+        ("patch-all-first", "patch-before-everything", "patch-at-start"),
         predicates.ssl_left_out,
     ),
     Entry(
@@ -185,28 +185,28 @@ TABLE: tuple[Entry, ...] = (
         "gevent-openssl does not cover what Python 3 uses",
         "gevent-openssl 1.2 wraps recv() and not recv_into(), which Python 3 reads with: urllib3's\n"
         "wrapper waits in the unpatched select/poll as before.",
-        ("patch-all-first", "extract-pyopenssl", "patch-select", "no-injection"),
+        ("patch-all-first", "extract-pyopenssl", "patch-select", "no-injection", "patch-at-start"),
         predicates.gevent_openssl,
     ),
     Entry(
         "pyopenssl-vendored-copy",
         "a vendored copy of urllib3 uses pyOpenSSL, and select is not patched",
         _HELD_IN_POLL,
-        ("patch-all-first", "extract-pyopenssl", "patch-select", "no-injection"),
+        ("patch-all-first", "extract-pyopenssl", "patch-select", "no-injection", "patch-at-start"),
         predicates.vendored,
     ),
     Entry(
         "pyopenssl-own-context",
         "an adapter brings its own pyOpenSSL context, and select is not patched",
         _HELD_IN_POLL,
-        ("patch-all-first", "patch-select"),
+        ("patch-all-first", "patch-select", "patch-at-start"),
         predicates.own_context,
     ),
     Entry(
         "pyopenssl-unpatched-select",
         "urllib3 uses pyOpenSSL, and select is not patched",
         _HELD_IN_POLL,
-        ("patch-all-first", "extract-pyopenssl", "patch-select", "no-injection"),
+        ("patch-all-first", "extract-pyopenssl", "patch-select", "no-injection", "patch-at-start"),
         predicates.pyopenssl,
     ),
     Entry(
@@ -214,14 +214,14 @@ TABLE: tuple[Entry, ...] = (
         "pyOpenSSL reads from sockets that block",
         "The sockets are the original ones, so OpenSSL itself waits for the network; to patch select does\n"
         "not help here.",
-        ("patch-all-first", "patch-before-everything"),
+        ("patch-all-first", "patch-before-everything", "patch-at-start"),
         predicates.blocking_pyopenssl,
     ),
     Entry(
         "sockets-unpatched",
         "sockets are not patched",
         "A socket of the standard library waits in the kernel, and the hub with it.\n",
-        ("patch-all-first", "patch-before-everything"),
+        ("patch-all-first", "patch-before-everything", "patch-at-start"),
         predicates.sockets,
     ),
     Entry(
@@ -231,6 +231,14 @@ TABLE: tuple[Entry, ...] = (
         "block=True of urllib3, max_connections of httpx, concurrency of geventhttpclient (1 by default).",
         ("unblock-pool",),
         predicates.pool_of_one,
+    ),
+    Entry(
+        "made-before-patching",
+        "what was made before gevent patched holds the hub",
+        "A lock, a queue, a socket or a pool of threads keeps what it was made of: it stays the real one,\n"
+        "and whatever waits in it holds the hub.",
+        ("patch-all-first", "patch-before-everything", "patch-at-start"),
+        patch_order.early_waiting,
     ),
     Entry(
         "own-lock",
@@ -244,7 +252,7 @@ TABLE: tuple[Entry, ...] = (
         "blocking-call",
         "a call that blocks the thread holds the hub",
         "While it waits no other greenlet runs. It is not patched, or was taken by name\nbefore patching.",
-        ("patch-all-first", "patch-before-everything"),
+        ("patch-all-first", "patch-before-everything", "patch-at-start"),
         predicates.blocking,
     ),
     Entry(

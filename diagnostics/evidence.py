@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from diagnostics.model import Observation, Question
-from diagnostics.source_places import Spot, is_own, line_of, short, source_line, where
+from diagnostics.source_places import Spot, absolute, is_own, line_of, short, source_line, where
 from diagnostics.verdict import Judgement, waited
 
 __all__ = ["Case"]
@@ -51,8 +51,26 @@ class Case:
         """Return the path ``file`` as it is printed."""
         return short(file, self.facts)
 
-    def event_at(self, event: dict[str, Any] | None) -> str:
-        """Return where ``event`` was called from, without gevent's own code and the import machinery."""
+    def file(self, spot: Spot) -> str:
+        """Return the absolute path of the file of ``spot``, or the name of what is in none."""
+        return absolute(str(spot[0]), self.facts)
+
+    def line(self, file: str, number: int) -> str:
+        """Return a line of ``file`` as it is printed, without its text."""
+        between = ", line " if file.startswith("<") else ":"
+        return f"{self.shown(file)}{between}{number}"
+
+    def text(self, spot: Spot) -> str:
+        """Return the line of the source at ``spot``."""
+        return source_line(spot, self.facts)
+
+    def event_at(self, event: dict[str, Any] | None, text: bool = True) -> str:
+        """Return where ``event`` was called from, without gevent's own code and the import machinery.
+
+        Without ``text``, the text of a line that is in no file is left out.
+        """
+        if event and not text and (spot := event["caller"] or event["user"]):
+            return self.line(str(spot[0]), spot[1])
         if event and event["stack"] and not (event["caller"] or event["user"]):
             return (
                 "python -m gevent.monkey"
@@ -61,10 +79,13 @@ class Case:
             )
         return self.where(event["caller"] or event["user"]) if event else ""
 
-    def first_import(self, *names: str) -> Spot | None:
-        """Return the user's line that led to the first import of one of ``names``, else any line that
-        did."""
+    def first_import(self, *names: str, before: int | None = None) -> Spot | None:
+        """Return the user's line that led to the first import of one of ``names``, else any line that did.
+
+        Only imports ``before`` an event count, if that is given.
+        """
         events = [self.seen["imports"][name] for name in names if name in self.seen["imports"]]
+        events = [each for each in events if before is None or each["at"] < before]
         for event in sorted(events, key=lambda each: each["at"]):
             spot: Spot | None = event["user"] or event["caller"]
             if spot:
@@ -73,7 +94,7 @@ class Case:
 
     def own_line(self, pattern: str) -> Spot | None:
         """Return the first line in the user's own files that matches ``pattern``."""
-        return line_of(self.facts.get("own_files", []), pattern)
+        return line_of(self.facts.get("own_files", []), pattern, self.facts)
 
     @cached_property
     def subject(self) -> Spot | None:
@@ -82,15 +103,20 @@ class Case:
         This is a line of the user's own code even where a package (celery, gunicorn) imported the same
         modules before.
         """
-        names = ("gevent", "gevent.monkey", "requests", "urllib3", "ssl")
+        names = ("gevent", "gevent.monkey", "requests", "urllib3")
         events = [self.seen["imports"][name] for name in names if name in self.seen["imports"]]
         own = [each for each in events if each["user"]]
         if own:
             spot: Spot = min(own, key=lambda each: int(each["at"]))["user"]
             return spot
-        return self.first_import(*names)
+        return self.first_import(*names) or self.first_import("ssl")
 
     # patching
+
+    @property
+    def first_patch(self) -> int | None:
+        """Return the number of the event in which something was patched first; None if nothing was."""
+        return min((each["at"] for each in self.seen["patches"]), default=None)
 
     @property
     def nothing_patched(self) -> bool:
@@ -108,7 +134,7 @@ class Case:
 
     def shown_call(self, event: dict[str, Any]) -> str:
         """Return the call as it is in the source: ``patch_all(thread=False, select=False)``."""
-        written = source_line(event["caller"] or ("", 0))
+        written = self.text(event["caller"] or ("", 0))
         given = sorted(event["arguments"].items(), key=lambda pair: written.find(f"{pair[0]}="))
         arguments = (f"{k}={v}" for k, v in given)
         return f"{event['function']}({', '.join(arguments)})"
@@ -121,7 +147,9 @@ class Case:
                 return "no gevent patching call was made"
             program = "gevent.monkey" in self.question.target.command
             return "python -m gevent.monkey patches" if program else "patched by a call that was not seen"
-        return "; ".join(f"{self.event_at(each)} calls {self.shown_call(each)}" for each in calls[:3])
+        return "; ".join(
+            f"{self.event_at(each, text=False)} calls {self.shown_call(each)}" for each in calls[:3]
+        )
 
     @property
     def ssl_before_patch(self) -> str:
@@ -166,7 +194,7 @@ class Case:
         """Return one line of evidence: where the hub was held, and for how long."""
         top = held[0]
         spot = self.leaf(top)
-        text = source_line(spot)
+        text = self.text(spot)
         total = self.observation.result["seconds"]
         share = f"{min(self.held_seconds(held), total):.1f} of {total:.1f} s"
         return f"the hub was held at {self.where(spot)}  {text[:60]}  {share}"
@@ -187,7 +215,8 @@ class Case:
         """Return the innermost frame of the user's code, else of a package, else of any code."""
         own = [spot for spot in stack if is_own(spot, self.facts)]
         packages = [spot for spot in stack if "-packages" in str(spot[0])]
-        found = own or packages or list(stack)
+        files = [spot for spot in stack if not str(spot[0]).startswith("<")]
+        found = own or packages or files or list(stack)
         return found[0] if found else None
 
     def user_frame(self, stack: Sequence[Spot]) -> Spot | None:
@@ -203,7 +232,7 @@ class Case:
         for spot in stack[:3]:
             if spot[2] in _POLLS or str(spot[0]).replace("\\", "/").endswith("util/wait.py"):
                 return True
-        return bool(stack) and bool(re.search(_CALL_POLL, source_line(stack[0])))
+        return bool(stack) and bool(re.search(_CALL_POLL, self.text(stack[0])))
 
     @cached_property
     def held_in_pyopenssl(self) -> list[dict[str, Any]]:

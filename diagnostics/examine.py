@@ -54,9 +54,19 @@ def examine(
         return diagnose(
             question,
             seen,
-            (lambda remedy: observe(question, origin, [remedy], chosen)) if fix else None,
+            (lambda remedy: _observed_with(question, origin, remedy, chosen)) if fix else None,
             progress,
         )
+
+
+def _observed_with(
+    question: Question, origin: Origin | None, remedy: dict[str, Any], chosen: list[str] | None
+) -> Observation:
+    """Return what is observed with ``remedy``; one that changes the command knows the process by others."""
+    if "argv" not in remedy:
+        return observe(question, origin, [remedy], chosen)
+    target = replace(question.target, command=tuple(remedy["argv"]))
+    return observe(replace(question, target=target), origin, [remedy], remedy["chosen"])
 
 
 def diagnose(
@@ -112,7 +122,9 @@ def _facts(case: Case) -> dict[str, Any]:
     return {
         **{name: facts[name] for name in (*names, *more)},
         "ssl_imported_before_patch_by": case.ssl_before_patch or None,
-        "patched_by": [f"{case.event_at(each)} {case.shown_call(each)}" for each in case.seen["patches"]],
+        "patched_by": [
+            f"{case.event_at(each, text=False)} {case.shown_call(each)}" for each in case.seen["patches"]
+        ],
     }
 
 

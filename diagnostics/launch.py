@@ -371,6 +371,10 @@ def _place(report: Mapping[str, Any]) -> str:
         # eventlet replaces the locks of imports in progress.
         at = where(patched[-1]["caller"], report["facts"])
         return f" (eventlet.monkey_patch() at {at})"
+    patches = [each["caller"] for each in report["seen"]["patches"] if each["caller"]]
+    if patches and not own:
+        # So do the threads that were started before gevent patched.
+        return f" (after the patching at {where(patches[-1], report['facts'])})"
     others = [spot for spot in spots if not str(spot[0]).startswith("<")]
     return next((f" ({where(spot, report['facts'])})" for spot in own or others), "")
 

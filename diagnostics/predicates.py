@@ -10,7 +10,7 @@ import re
 from typing import NamedTuple
 
 from diagnostics.evidence import Case
-from diagnostics.source_places import Spot, source_line
+from diagnostics.source_places import Spot
 from diagnostics.waits import in_look_up, in_network, in_pool, in_sleep, in_turn, pool_made
 from downloader.core.redact import redact_url
 
@@ -69,7 +69,7 @@ def too_few_descriptors(case: Case) -> Found | None:
 def truststore(case: Case) -> Found | None:
     calls = [each for each in case.seen["injections"] if each["function"] == "inject_into_ssl"]
     if not calls and not case.facts.get("truststore_injected"):
-        made = [each for each in case.seen["contexts"] if each["cls"].startswith("truststore.")]
+        made = [each for each in case.seen["contexts"] if "truststore" in each["cls"].split(".")]
         if not made or case.judgement.verdict != "error":
             return None
         at = case.event_at(made[0])
@@ -268,7 +268,7 @@ def own_lock(case: Case) -> Found | None:
     if stopped and case.blocked and not in_network(case.blocked[0]["stack"]):
         # A deadlock: the greenlet that holds this real lock can never run again.
         spot = case.own_frame(case.blocked[0]["stack"])
-        if spot and re.search(r"\bwith\b|\bacquire\b|\bwait\b|\bget\(|\bjoin\b", source_line(spot)):
+        if spot and re.search(r"\bwith\b|\bacquire\b|\bwait\b|\bget\(|\bjoin\b", case.text(spot)):
             return Found(case.where(spot), [case.judgement.problem, case.held_line(case.blocked)])
     if not _serialized(case) and not case.judgement.problem:
         return None
@@ -297,7 +297,7 @@ def blocking(case: Case) -> Found | None:
     if judgement.busy > judgement.blocked:
         return None  # on a busy machine what computes also seems to wait, at some other line
     spot = case.own_frame(case.blocked[0]["stack"])
-    text = f"{case.where(spot)}  {source_line(spot)[:80]}" if spot else ""
+    text = f"{case.where(spot)}  {case.text(spot)[:80]}" if spot else ""
     return Found(case.where(spot), [case.held_line(case.blocked), f"called by {text}"])
 
 
@@ -328,10 +328,11 @@ def unexplained(case: Case) -> Found | None:
     parked = [_at(case, case.parked[0])] if case.parked else []
     text = error_text(case) or case.judgement.problem
     spot = None
-    if case.held:
-        spot = case.own_frame(case.held[0]["stack"])
-    elif case.errors:
+    failed = case.judgement.verdict == "error" and bool(error_text(case))
+    if case.errors and (failed or not case.held):
         spot = case.own_frame(case.errors[0]["stack"])
+    elif case.held:
+        spot = case.own_frame(case.held[0]["stack"])
     elif case.parked:
         spot = case.own_frame(case.parked[0]["stack"])
     return Found(case.where(spot), [text, *held, *parked])

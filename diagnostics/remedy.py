@@ -7,19 +7,25 @@ The line is executed as it is printed, at the place that is printed, in a new pr
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from diagnostics import predicates, source_places
+from diagnostics import predicates, source_places, start_remedies
 from diagnostics.errors import ProbeError
 from diagnostics.evidence import Case
 from diagnostics.model import Observation, Remedy
-from diagnostics.source_places import Spot, source_line
+from diagnostics.source_places import Spot
 from diagnostics.verdict import judge
 
 __all__ = ["KNOWN", "Plan", "is_known", "measure_again"]
 
 _DESCRIPTORS = 65536
+_CELL = "<In ["
+# A kernel of Jupyter looks at which of its threads it is in, and answers nothing where all seem to be one.
+_PATCH_CELL = "from gevent import monkey; monkey.patch_all(thread=False)"
+_INPUT = "<standard input>"
+_RUNS_TEXT = re.compile(r"\b(exec|eval|execfile)\(")  # then the call is in another text
 _PATCH = "from gevent import monkey; monkey.patch_all()"
 
 
@@ -37,30 +43,34 @@ class Plan(NamedTuple):
 
 
 class Known(NamedTuple):
-    """A row of the table. ``plans``: returns the places to try, best first; none where it cannot help."""
+    """A row of the table.
+
+    ``plans``: returns the places to try, best first; none where it cannot help; ``unless``: it is not tried
+    where one of these has helped.
+    """
 
     summary: str
     plans: Callable[[Case], list[Plan]]
+    unless: tuple[str, ...] = ()
 
 
 # places
 
 
 def _in_front_of(case: Case, line: str, file: str, number: int) -> Plan:
-    try:
-        with open(file, "rb") as source:
-            before = b"".join(source.readlines()[: number - 1]).strip()
-    except OSError:
-        before = b""
+    lines = (source_places.text_of(file, case.facts) or "").split("\n")
+    before = "".join(lines[: number - 1]).strip()
     shown = case.shown(file)
-    where = f"in front of {shown}:{number}" if before else f"the first line of {shown}"
+    where = f"in front of {case.line(file, number)}" if before else f"the first line of {shown}"
     return Plan(line, where, {"place": "start", "file": file, "number": number})
 
 
 def _begins(case: Case) -> tuple[str, int, int]:
     """Return where the application's own code starts: a file, and the lines of its first two statements."""
     for file in case.facts.get("roots", []):
-        first, second = source_places.first_statement(file)
+        if file == _INPUT:
+            return file, 1, 2
+        first, second = source_places.first_statement(file, case.facts)
         if first:
             return file, first, second
     return "", 0, 0
@@ -76,11 +86,11 @@ def _before_requests(case: Case, line: str) -> list[Plan]:
         return [Plan(line, "before the first request", {"place": "fetch"})]
     reached: Spot | None = case.seen.get("reached")
     if target.command and reached:
-        first, last, _ = source_places.statement_at(reached)
+        first, last, _ = source_places.statement_at(reached, case.facts)
         if first:
-            file = source_places.absolute(str(reached[0]), case.facts)
+            file = case.file(reached)
             place = {"place": "line", "file": file, "number": first, "last": last}
-            return [Plan(line, f"in front of {case.shown(file)}:{first}", place)]
+            return [Plan(line, f"in front of {case.line(file, first)}", place)]
     roots = case.facts.get("roots", [])
     if target.app:
         module = target.app.partition(":")[0].replace(".", os.sep)
@@ -98,28 +108,31 @@ def _patch_first(case: Case) -> list[Plan]:
     if style:
         return [Plan(_PATCH, f"before import {style}", {"place": "set-up"})]
     file, first, second = _begins(case)
-    if not file or ("gevent" in source_line((file, first)) and _is_there(case, file, second or first)):
+    begins = re.match(r"(from|import)\s+gevent\b", case.text((file, first))) if file else None
+    if not file or (begins and _is_there(case, file, second or first)):
         return []
-    return [_in_front_of(case, _PATCH, file, first)]
+    return [_in_front_of(case, _PATCH_CELL if file.startswith(_CELL) else _PATCH, file, first)]
 
 
 def _is_there(case: Case, file: str, number: int) -> bool:
     """Return whether the application already starts with it."""
     call = case.seen["patches"][0] if case.seen["patches"] else None
     spot = call["caller"] if call else None
-    if call is None or spot is None or call["function"] != "patch_all" or call["arguments"]:
+    kept = {"thread": "False"} if file.startswith(_CELL) else {}
+    if call is None or spot is None or call["function"] != "patch_all" or call["arguments"] != kept:
         return False
-    return source_places.absolute(str(spot[0]), case.facts) == file and bool(spot[1] <= number)
+    return case.file(spot) == file and bool(spot[1] <= number)
 
 
 def _patch_earlier(case: Case) -> list[Plan]:
     """Return plans for what runs before the application: sitecustomize, a ``.pth`` file."""
     for event in sorted(case.seen["imports"].values(), key=lambda each: int(each["at"])):
         for spot in event["stack"]:
-            file = source_places.absolute(str(spot[0]), case.facts)
+            file = case.file(spot)
             folder, name = os.path.split(file)
             if name in ("sitecustomize.py", "usercustomize.py"):
-                return [_in_front_of(case, _PATCH, file, source_places.first_statement(file)[0] or 1)]
+                first = source_places.first_statement(file, case.facts)[0] or 1
+                return [_in_front_of(case, _PATCH, file, first)]
             if spot[2] == ".pth":
                 earlier = next(
                     each
@@ -135,6 +148,10 @@ def _patch_earlier(case: Case) -> list[Plan]:
     return []
 
 
+def _start_patched(case: Case) -> list[Plan]:
+    return [Plan(each.line, each.where, each.place) for each in start_remedies.starts(case)]
+
+
 def _patch_select(case: Case) -> list[Plan]:
     return _before_requests(case, "import gevent.monkey; gevent.monkey.patch_select()")
 
@@ -146,13 +163,14 @@ def _patch_again(case: Case) -> list[Plan]:
     line = "import gevent.monkey; " + "; ".join(f"gevent.monkey.patch_{name}()" for name in names)
     plans = []
     spot = predicates.putting_back(case, names[0])
-    after = source_places.statement_at(spot)[2] if spot and source_places.is_own(spot, case.facts) else 0
+    own = spot is not None and source_places.is_own(spot, case.facts)
+    after = source_places.statement_at(spot, case.facts)[2] if spot and own else 0
     if spot and after:
-        file = source_places.absolute(str(spot[0]), case.facts)
+        file = case.file(spot)
         plans = [
             Plan(
                 line,
-                f"in front of {case.shown(file)}:{after}",
+                f"in front of {case.line(file, after)}",
                 {"place": "line", "file": file, "number": after, "last": after},
             )
         ]
@@ -160,12 +178,19 @@ def _patch_again(case: Case) -> list[Plan]:
 
 
 def _extract(case: Case) -> list[Plan]:
-    module = f"{case.copy or 'urllib3'}.contrib.pyopenssl"
+    injection = case.injection
+    by = injection["module"] if injection else ""
+    # The name under which the copy can be imported there, which may be a vendored one.
+    module = f"{case.copy}.contrib.pyopenssl" if case.copy else by
+    if not module.endswith(".contrib.pyopenssl"):
+        module = "urllib3.contrib.pyopenssl"
     return _before_requests(case, f"import {module}; {module}.extract_from_urllib3()")
 
 
 def _extract_truststore(case: Case) -> list[Plan]:
-    return _before_requests(case, "import truststore; truststore.extract_from_ssl()")
+    calls = [each for each in case.seen["injections"] if each["function"] == "inject_into_ssl"]
+    module = (calls[-1]["module"] if calls else "truststore").removesuffix("._api")
+    return _before_requests(case, f"import {module}; {module}.extract_from_ssl()")
 
 
 def _leave_out(function: str) -> Callable[[Case], list[Plan]]:
@@ -176,11 +201,11 @@ def _leave_out(function: str) -> Callable[[Case], list[Plan]]:
             spot = event["caller"]
             if event["function"] != function or not spot or not source_places.is_own(spot, case.facts):
                 continue
-            first, last, _ = source_places.statement_at(spot)
-            if first:
-                file = source_places.absolute(str(spot[0]), case.facts)
+            first, last, _ = source_places.statement_at(spot, case.facts)
+            if first and not _RUNS_TEXT.search(case.text(spot)):
+                file = case.file(spot)
                 place = {"place": "call", "file": file, "name": function, "number": first, "last": last}
-                return [Plan(source_line(spot), f"remove it at {case.where(spot)}", place)]
+                return [Plan(case.text(spot), f"remove it at {case.line(str(spot[0]), spot[1])}", place)]
         return []
 
     return plans
@@ -189,10 +214,14 @@ def _leave_out(function: str) -> Callable[[Case], list[Plan]]:
 def _unblock(case: Case) -> list[Plan]:
     for name in ("pool_block", "block"):
         spot = case.own_line(rf"\b{name}\s*=\s*True")
-        first, last, _ = source_places.statement_at(spot) if spot else (0, 0, 0)
+        first, last, _ = source_places.statement_at(spot, case.facts) if spot else (0, 0, 0)
         if spot and first:
             place = {"place": "argument", "file": spot[0], "name": name, "number": first, "last": last}
-            return [Plan(f"{name}=False", f"instead of {name}=True at {case.where(spot)}", place)]
+            return [
+                Plan(
+                    f"{name}=False", f"instead of {name}=True at {case.line(str(spot[0]), spot[1])}", place
+                )
+            ]
     return []
 
 
@@ -210,6 +239,11 @@ def _resolver(case: Case) -> list[Plan]:
 KNOWN = {
     "patch-all-first": Known("patch everything, before anything else is imported", _patch_first),
     "patch-before-everything": Known("patch everything in front of what runs at startup", _patch_earlier),
+    "patch-at-start": Known(
+        "start the command patched: something is imported before your own code",
+        _start_patched,
+        ("patch-all-first", "patch-before-everything"),
+    ),
     "patch-select": Known("patch select, too, before the first request", _patch_select),
     "patch-again": Known("patch once more what was put back", _patch_again),
     "extract-pyopenssl": Known("take pyOpenSSL out of urllib3, before the first request", _extract),
@@ -243,6 +277,8 @@ def measure_again(
     failed: list[Remedy] = []
     for code in codes:
         known = KNOWN[code]
+        if {each.code for each in worked} & set(known.unless):
+            continue
         for plan in known.plans(case):
             progress(f"measuring again with: {known.summary}")
             remedy = _measured(case, code, known, plan, again)

@@ -72,7 +72,8 @@ def run(scenario: Scenario, python: str, offline: bool, progress: Progress, dela
     version = environments.version_of(chosen_python)
     try:
         with server(scenario) as (url, cacert), _surroundings(scenario):
-            target = Target(app=scenario.app, python=chosen_python)
+            app = "" if scenario.command else scenario.app
+            target = Target(app=app, command=scenario.command, python=chosen_python)
             found = examine(Question(target, delay=delay, url=url, cacert=cacert), progress=progress)
     except DiagnosticsError as error:
         expected, seconds = scenario.expected_on(version), time.monotonic() - began

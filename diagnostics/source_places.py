@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
+import io
 import os
 import re
 import tokenize
+import zipfile
 from collections.abc import Iterable, Sequence
 from typing import Any
+
+from downloader.core.redact import redact
 
 __all__ = [
     "absolute",
@@ -17,23 +21,39 @@ __all__ = [
     "line_of",
     "source_line",
     "statement_at",
+    "text_of",
     "where",
 ]
 
-Spot = Sequence[Any]  # file, line, function
+Spot = Sequence[Any]  # file, line, function; column, in what the user wrote without a file
+
+_LONGEST = 80  # characters of a statement
+_LARGEST = 4 << 20  # bytes of a source
 
 
 def where(spot: Spot | None, facts: dict[str, Any]) -> str:
-    """Return ``file:line``, relative to where the command was started, else to its folder of packages."""
+    """Return the place as it is printed.
+
+    A file is ``file:line``, relative to where the command was started, else to its folder of packages. What
+    the user wrote without a file is its line with its text; of all else it is said what it is.
+    """
     if not spot:
         return ""
-    return f"{short(str(spot[0]), facts)}:{spot[1]}"
+    name = str(spot[0])
+    if name in facts.get("sources", {}):
+        text = redact(_statement(spot, facts))
+        return f"{short(name, facts)}, line {spot[1]}{f': {text}' if text else ''}"
+    if name.startswith("<"):
+        return short(name, facts)
+    if name.endswith(".pyc"):
+        return f"{short(name, facts)}, line {spot[1]} (its source is not there)"
+    return f"{short(name, facts)}:{spot[1]}"
 
 
 def short(path: str, facts: dict[str, Any]) -> str:
-    """Return the path as it is printed."""
+    """Return the path, or the name of what is in no file, as it is printed."""
     if path.startswith("<"):
-        return path
+        return _described(path[1:].rstrip(">"))
     full = absolute(path, facts)
     # A process that a command starts may begin in another directory ("cwd") than the command ("started").
     started = facts.get("started") or facts.get("cwd") or here()
@@ -41,14 +61,56 @@ def short(path: str, facts: dict[str, Any]) -> str:
     packages = [root for root in roots if "-packages" in _from(started, root)]
     # The current directory may contain the virtual environment, so package folders come first; unless it is
     # in one itself.
-    for root in [*sorted([started, *packages], key=len, reverse=True), *roots]:
-        if root.strip(os.sep) and full.startswith(root.rstrip(os.sep) + os.sep):
+    for root in sorted([started, *packages], key=len, reverse=True):
+        if _is_in(full, root):
             return os.path.relpath(full, root)
-    return full
+    if is_own((full, 0, ""), facts):
+        # A person opens it from there, also where one of the two paths goes through a link.
+        real, start = os.path.realpath(full), os.path.realpath(started)
+        return os.path.relpath(real, start) if _is_in(real, start) else full
+    return next((os.path.relpath(full, root) for root in roots if _is_in(full, root)), full)
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return bool(folder.strip(os.sep)) and path.startswith(folder.rstrip(os.sep) + os.sep)
+
+
+def _described(name: str) -> str:
+    """Return what code is that is in no file, by what Python calls it."""
+    frozen, _, module = name.partition(" ")
+    if frozen == "frozen":
+        return f"{module} of Python"
+    known = name.startswith(("In [", "python -c", "standard input", "compiled code", "generated code"))
+    return name if known else f"generated code {name}"
+
+
+def _statement(spot: Spot, facts: dict[str, Any]) -> str:
+    """Return the statement at a place that is in no file, its first line; that line where it is not known.
+
+    The agent says in which column it is, from Python 3.11 on: a line may have several.
+    """
+    line = source_line(spot, facts)
+    column = spot[3] if len(spot) > 3 else None
+    if ";" in line and column is not None:
+        try:
+            tree = ast.parse(text := "\n".join(facts["sources"][spot[0]]))
+        except (SyntaxError, ValueError):
+            return line[:_LONGEST]
+        for node in ast.walk(tree):
+            if isinstance(node, ast.stmt) and not hasattr(node, "body") and _is_at(node, spot[1], column):
+                line = (ast.get_source_segment(text, node) or line).partition("\n")[0]
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
+
+
+def _is_at(node: ast.stmt, line: int, column: int) -> bool:
+    begins, ends = (node.lineno, node.col_offset), (node.end_lineno or 0, node.end_col_offset or 0)
+    return begins <= (line, column) < ends
 
 
 def absolute(path: str, facts: dict[str, Any]) -> str:
     """Return the absolute path, relative to where the process was started."""
+    if path.startswith("<"):
+        return path
     return os.path.normpath(os.path.join(facts.get("cwd") or here(), path))
 
 
@@ -61,7 +123,7 @@ def is_own(spot: Spot, facts: dict[str, Any]) -> bool:
     """Return whether ``spot`` is in the user's code: neither a package's nor the standard library's."""
     path = str(spot[0])
     if path.startswith("<"):
-        return False
+        return path in facts.get("sources", {})
     # The same as the agent's `kind_of_file`: who works inside of an installed package has it for their own.
     inside = _from(facts.get("cwd") or "", path)
     if "-packages" in inside:
@@ -75,32 +137,90 @@ def is_own(spot: Spot, facts: dict[str, Any]) -> bool:
     return True
 
 
-def source_line(spot: Spot) -> str:
-    """Return the text of the line; "" if it cannot be read."""
+def text_of(file: str, facts: dict[str, Any]) -> str | None:
+    """Return the source that has this name in ``facts``, also in an archive; None if it cannot be read."""
+    if file.startswith("<"):
+        lines = facts.get("sources", {}).get(file)
+        return "\n".join(lines) if lines else None
+    if file.endswith(".pyc"):
+        return None
     try:
-        with open(spot[0], encoding="utf-8", errors="replace") as lines:
-            for number, line in enumerate(lines, 1):
-                if number == spot[1]:
-                    return line.strip()
-    except OSError:
-        pass
-    return ""
+        if (content := _bytes_of(absolute(file, facts))) is None:
+            return None
+        text = content.decode(_encoding(content), errors="replace")
+    except (OSError, LookupError, zipfile.BadZipFile):
+        return None
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def line_of(files: Iterable[str], pattern: str) -> Spot | None:
-    """Return the first line in ``files`` that matches ``pattern``; None if none does."""
-    for file in files:
+def _bytes_of(path: str) -> bytes | None:
+    """Return the content of a file, or of one in an archive; None for what is none or too large."""
+    if os.path.isfile(path):
+        if os.path.getsize(path) > _LARGEST:
+            return None
+        with open(path, "rb") as source:
+            return source.read()
+    archive = os.path.dirname(path)
+    while archive not in ("", os.path.dirname(archive)) and not os.path.exists(archive):
+        archive = os.path.dirname(archive)
+    if not os.path.isfile(archive):
+        return None
+    with zipfile.ZipFile(archive) as members:
         try:
-            with open(file, encoding="utf-8", errors="replace") as lines:
-                for number, line in enumerate(lines, 1):
-                    if re.search(pattern, line):
-                        return (file, number, "")
-        except OSError:
-            continue
+            found = members.getinfo(os.path.relpath(path, archive).replace(os.sep, "/"))
+        except KeyError:
+            return None
+        return members.read(found) if found.file_size <= _LARGEST else None
+
+
+def _encoding(content: bytes) -> str:
+    try:
+        return tokenize.detect_encoding(io.BytesIO(content).readline)[0]
+    except SyntaxError:
+        return "utf-8"
+
+
+def source_line(spot: Spot, facts: dict[str, Any]) -> str:
+    """Return the text of the line; "" if it cannot be read."""
+    lines = (text_of(str(spot[0]), facts) or "").split("\n")
+    return lines[spot[1] - 1].strip() if spot[1] and 0 < spot[1] <= len(lines) else ""
+
+
+def line_of(files: Iterable[str], pattern: str, facts: dict[str, Any]) -> Spot | None:
+    """Return the first line of code in ``files`` that matches ``pattern``; None if none does.
+
+    Comments, and strings of several lines, are no code.
+    """
+    for file in files:
+        text = text_of(file, facts) or ""
+        lines = text.split("\n")
+        numbers = [number for number, line in enumerate(lines, 1) if re.search(pattern, line)]
+        if numbers:
+            code = _code(text)
+            for number in numbers:
+                if re.search(pattern, code.get(number, "") if code is not None else lines[number - 1]):
+                    return (file, number, "")
     return None
 
 
-def first_statement(file: str) -> tuple[int, int]:
+def _code(text: str) -> dict[int, str] | None:
+    """Return the code of each line, without comments and strings of several lines; None if unreadable."""
+    lines = text.split("\n")
+    found = dict(enumerate(lines, 1))
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            (first, begins), (last, _) = token.start, token.end
+            if token.type == tokenize.COMMENT:
+                found[first] = lines[first - 1][:begins]
+            elif token.type == tokenize.STRING and first != last:
+                found.update(dict.fromkeys(range(first + 1, last + 1), ""))
+                found[first] = lines[first - 1][:begins]
+    except (SyntaxError, tokenize.TokenError, IndentationError):
+        return None  # of another version of Python, or with the magics of a notebook
+    return found
+
+
+def first_statement(file: str, facts: dict[str, Any]) -> tuple[int, int]:
     """Return the lines of the first two statements; 0 for one that does not exist.
 
     A docstring and imports from ``__future__`` do not count. The source may be of any Python version.
@@ -108,35 +228,34 @@ def first_statement(file: str) -> tuple[int, int]:
     found: list[int] = []
     begun: list[str] = []
     line = 0
+    text = text_of(file, facts) or ""
     try:
-        with tokenize.open(file) as source:
-            for token in tokenize.generate_tokens(source.readline):
-                if token.type in (tokenize.COMMENT, tokenize.NL, tokenize.INDENT, tokenize.DEDENT):
-                    continue
-                if token.type not in (tokenize.NEWLINE, tokenize.ENDMARKER):
-                    line = line if begun else token.start[0]
-                    begun.append("''" if token.type == tokenize.STRING else token.string)
-                    continue
-                if begun and begun[:2] != ["from", "__future__"] and set(begun) != {"''"}:
-                    found.append(line)
-                begun = []
-                if len(found) == 2:
-                    break
-    except (OSError, SyntaxError, UnicodeDecodeError, tokenize.TokenError):
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type in (tokenize.COMMENT, tokenize.NL, tokenize.INDENT, tokenize.DEDENT):
+                continue
+            if token.type not in (tokenize.NEWLINE, tokenize.ENDMARKER) and token.string != ";":
+                line = line if begun else token.start[0]
+                begun.append("''" if token.type == tokenize.STRING else token.string)
+                continue
+            if begun and begun[:2] != ["from", "__future__"] and set(begun) != {"''"}:
+                found.append(line)
+            begun = []
+            if len(found) == 2:
+                break
+    except (SyntaxError, tokenize.TokenError):
         pass
     return (*found, 0, 0)[:2]  # type: ignore[return-value]
 
 
-def statement_at(spot: Spot) -> tuple[int, int, int]:
+def statement_at(spot: Spot, facts: dict[str, Any]) -> tuple[int, int, int]:
     """Return the first and last line of a statement, and the first line of what follows it.
 
     The statement is the innermost simple one at ``spot``; what follows is the next statement of the module
     (0 if there is none). All are 0 where the source cannot be parsed.
     """
     try:
-        with open(spot[0], "rb") as source:
-            tree = ast.parse(source.read())
-    except (OSError, SyntaxError, ValueError):
+        tree = ast.parse(text_of(str(spot[0]), facts) or "")
+    except (SyntaxError, ValueError):
         return 0, 0, 0
     first = last = after = 0
     for number, node in enumerate(tree.body):

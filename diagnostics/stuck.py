@@ -63,8 +63,11 @@ def standstill(looks: Sequence[Look]) -> str:
 
 def place(report: Mapping[str, Any]) -> str:
     """Return where the main greenlet is: the user's line, and what it has called; "" if it is nowhere."""
+    if "at" not in report:
+        return ""  # a process that says only why it is not to be probed yet
     facts = {"started": here(), **report["facts"]}
-    spots = [spot for spot in report["at"] if not str(spot[0]).startswith("<")]
+    written = facts.get("sources", {})
+    spots = [spot for spot in report["at"] if not str(spot[0]).startswith("<") or spot[0] in written]
     if not spots:
         return ""
     own = next((spot for spot in spots if is_own(spot, facts)), spots[0])

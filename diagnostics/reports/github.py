@@ -53,7 +53,7 @@ def without_commands(text: str) -> str:
 
 def _place(found: Diagnosis, cause: Cause, root: str) -> dict[str, str]:
     excerpt = found.excerpt(cause.where)
-    if excerpt is None or not excerpt.own:
+    if excerpt is None or not excerpt.own or excerpt.file.startswith("<"):
         return {}
     root, file = os.path.realpath(root), os.path.realpath(excerpt.file)
     if not file.startswith(root.rstrip(os.sep) + os.sep):

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
 from pathlib import Path
 
 
 def carry_out(folder: Path, line: str, where: str) -> list[str]:
-    """Change the application in ``folder`` as the text says; return the argv that starts its command."""
+    """Change the application in ``folder`` as the text says; return the argv that starts its command.
+
+    ``command`` and what follows is another command to start. What is given to ``python -c`` is in no file:
+    see ``carry_out_in``.
+    """
     if found := re.fullmatch(r"the first line of (\S+)", where):
         _insert(folder / found[1], 1, line)
     elif found := re.fullmatch(r"the last line of (\S+)", where):
@@ -20,6 +25,13 @@ def carry_out(folder: Path, line: str, where: str) -> list[str]:
         _remove(folder / found[1], int(found[2]), line)
     elif found := re.fullmatch(r"instead of (\S+) at (\S+):(\d+)", where):
         _replace(folder / found[2], int(found[3]), found[1], line)
+    elif where == "as the command":
+        return ["command", *shlex.split(line)]
+    elif found := re.fullmatch(r"as the file (\S+), and as the command: (.+)", where):
+        (folder / found[1]).write_text(f"{line}\n")
+        return ["command", *shlex.split(found[2])]
+    elif found := re.fullmatch(r"as the file (\S+\.pth)", where):
+        (folder / found[1]).write_text(f"{line}\n")
     elif found := re.fullmatch(r"as the file (\S+) beside (\S+), which it precedes", where):
         (folder / found[2]).with_name(found[1]).write_text(f"{line}\n")
     elif where == "in the shell that starts the process":
@@ -27,6 +39,16 @@ def carry_out(folder: Path, line: str, where: str) -> list[str]:
     else:
         raise ValueError(f"nobody can carry this out: {line!r} {where!r}")
     return []
+
+
+def carry_out_in(text: str, line: str, where: str) -> str:
+    """Return the text of ``python -c`` or of a cell, changed as the remedy says."""
+    lines = text.split("\n")
+    if where.startswith("the first line of "):
+        return "\n".join([line, *lines])
+    if found := re.search(r"in front of .+, line (\d+)$", where):
+        return "\n".join([*lines[: int(found[1]) - 1], line, *lines[int(found[1]) - 1 :]])
+    raise ValueError(f"nobody can carry this out: {line!r} {where!r}")
 
 
 def _insert(path: Path, number: int, line: str) -> None:

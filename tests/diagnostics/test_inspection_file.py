@@ -15,9 +15,11 @@ from pathlib import Path
 import pytest
 from harness import environment
 
+from diagnostics.agent.https_agent import https_inspection
 from diagnostics.environments import Unavailable, find, prepare
 from diagnostics.source_places import is_own, where
 from diagnostics.unpacking import _copy
+from downloader.process import tls_facts
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "diagnostics" / "agent" / "https_agent" / "https_inspection.py"
@@ -232,3 +234,7 @@ def test_the_agent_of_a_zip_file_can_be_read_by_every_user(tmp_path):
         for path in [tmp_path / "agent", *(tmp_path / "agent").rglob("*")]
     }
     assert modes == {"agent": 0o755, "https_agent": 0o755, "boot.py": 0o644, "life.py": 0o644}
+
+
+def test_what_is_patched_is_told_as_in_the_downloader():
+    assert https_inspection.STANDARD == tls_facts.STANDARD

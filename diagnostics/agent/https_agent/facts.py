@@ -3,7 +3,7 @@
 import os
 import sys
 
-from . import frames, https_inspection
+from . import frames, https_inspection, places
 from .recorder import record
 
 try:
@@ -13,7 +13,7 @@ except ImportError:
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List
+    from typing import Any, Dict, List, Tuple
 
 _CUSTOMIZE = ("sitecustomize", "usercustomize")
 
@@ -24,9 +24,16 @@ def collect():
     # type: () -> Dict[str, Any]
     """Return all facts, as they go into the JSON."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE) if resource is not None else (None, None)
+    seen = https_inspection.facts()
+    places.command()
+    places.look_at_cells()
+    written = sorted(places.sources, key=_number)
     return dict(
-        https_inspection.facts(),
-        roots=_roots(),
+        seen,
+        sources=places.sources,
+        own_files=written + seen["own_files"],
+        roots=written[:1] + _roots(),
+        runs_modules=_runs_modules(),
         descriptors=limits[0],
         most_descriptors=limits[1],
         threadpool=_threadpool(),
@@ -60,6 +67,31 @@ def _roots():
                 before = -1
             found.append((-2 if name == "__main__" and not package else before, frames.absolute(path)))
     return [path for _, path in sorted(found)]
+
+
+def _number(name):
+    # type: (str) -> Tuple[int, str]
+    """Return a key that sorts the cells of a notebook by their number."""
+    digits = "".join(each for each in name if each.isdigit())
+    return int(digits) if digits else 0, name
+
+
+def _runs_modules():
+    # type: () -> bool
+    """Return whether ``python -m gevent.monkey`` of the loaded gevent has ``--module``."""
+    monkey = sys.modules.get("gevent.monkey")
+    names = [getattr(sys.modules.get("gevent"), "__file__", None), getattr(monkey, "__file__", None)]
+    folders = [os.path.join(os.path.dirname(each), "monkey") for each in names[:1] if each]
+    files = [os.path.join(folder, "_main.py") for folder in folders] + [each for each in names[1:] if each]
+    files += [folder + ".py" for folder in folders]
+    for file in files:
+        try:
+            with open(file[:-1] if file.endswith(".pyc") else file, "rb") as source:
+                if b"run_module" in source.read():
+                    return True
+        except (IOError, OSError):
+            continue
+    return False
 
 
 def _threadpool():

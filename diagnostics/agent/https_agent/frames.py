@@ -3,19 +3,19 @@
 import os
 import sys
 
-from . import https_inspection
+from . import https_inspection, places
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import CodeType, FrameType
     from typing import Any, Dict, List, Optional, Tuple
 
-    Spot = Tuple[str, int, str]  # file, line, function
+    Spot = Tuple[Any, ...]  # see `places`
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _ABOVE = os.path.dirname(_HERE)
 _EARLY = os.path.join(_ABOVE, "early")
-_kinds = {}  # type: Dict[CodeType, str]
+_kinds = {}  # type: Dict[str, str]  # by file
 _MAX_FRAMES = 60
 _COUNTS_FROM_ONE = sys.version_info >= (3, 13)  # `site`, the lines of a .pth file
 
@@ -24,9 +24,10 @@ def kind(code):
     # type: (CodeType) -> str
     """Return ``user``, ``package``, ``library``, ``gevent``, ``import`` (the import machinery) or
     ``agent``."""
-    found = _kinds.get(code)
+    # Not by the code: two that differ in their file alone are equal.
+    found = _kinds.get(code.co_filename)
     if found is None:
-        found = _kinds[code] = kind_of_file(code.co_filename)
+        found = _kinds[code.co_filename] = kind_of_file(code.co_filename)
     return found
 
 
@@ -43,6 +44,18 @@ def kind_of_file(name):
 absolute = https_inspection.absolute
 
 
+def _kind(frame):
+    # type: (FrameType) -> str
+    """Return the same for a frame: what the user wrote without a file is the user's, too."""
+    plain = kind(frame.f_code)
+    if plain != "user" and not (plain == "library" and frame.f_code.co_filename.startswith("<")):
+        return plain
+    place = places.spot(frame)[0]
+    if place in places.sources:
+        return "user"
+    return "library" if place.startswith("<") else kind_of_file(place)
+
+
 def stack(frame):
     # type: (Optional[FrameType]) -> List[Spot]
     """Return the frames from ``frame`` outwards, innermost first, without import machinery and agent."""
@@ -50,7 +63,7 @@ def stack(frame):
     while frame is not None and len(spots) < _MAX_FRAMES:
         code = frame.f_code
         if kind(code) not in ("import", "agent"):
-            spots.append(_pth(frame) or (code.co_filename, frame.f_lineno, code.co_name))
+            spots.append(_pth(frame) or places.spot(frame))
         frame = frame.f_back
     return spots
 
@@ -75,10 +88,16 @@ def user(frame):
         pth = _pth(frame)
         if pth is not None:
             return pth
-        if kind(frame.f_code) == "user":
-            return (frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+        if _kind(frame) == "user":
+            return places.spot(frame)
         frame = frame.f_back
     return None
+
+
+def is_module(code):
+    # type: (CodeType) -> bool
+    """Return whether it is the code of a module, or of a cell of IPython."""
+    return code.co_name == "<module>" or code.co_name.startswith("<cell line")
 
 
 def module_level(frame):
@@ -90,8 +109,8 @@ def module_level(frame):
     found = None
     outer = frame
     while outer is not None:
-        if outer.f_code.co_name == "<module>" and kind(outer.f_code) == "user":
-            found = (outer.f_code.co_filename, outer.f_lineno, outer.f_code.co_name)
+        if is_module(outer.f_code) and _kind(outer) == "user":
+            found = places.spot(outer)
         outer = outer.f_back
     greenlet = sys.modules.get("greenlet")
     if found is None and greenlet is not None:
@@ -101,8 +120,8 @@ def module_level(frame):
             main = main.parent
         outer = main.gr_frame if main is not current else None
         while outer is not None:
-            if outer.f_code.co_name == "<module>" and kind(outer.f_code) == "user":
-                found = (outer.f_code.co_filename, outer.f_lineno, outer.f_code.co_name)
+            if is_module(outer.f_code) and _kind(outer) == "user":
+                found = places.spot(outer)
             outer = outer.f_back
     return found
 
@@ -114,8 +133,8 @@ def caller(frame):
         pth = _pth(frame)
         if pth is not None:
             return pth
-        if kind(frame.f_code) in ("user", "package"):
-            return (frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+        if _kind(frame) in ("user", "package"):
+            return places.spot(frame)
         frame = frame.f_back
     return None
 

@@ -264,7 +264,7 @@ def _packages():
 def _truststore():
     # type: () -> bool
     context = getattr(sys.modules.get("ssl"), "SSLContext", None)
-    return (getattr(context, "__module__", None) or "").startswith("truststore")
+    return "truststore" in (getattr(context, "__module__", None) or "").split(".")  # pip has a copy of it
 
 
 def _of_eventlet():

@@ -8,6 +8,7 @@ a fork or an exec does no harm.
 import gc
 import json
 import os
+import re
 import signal
 import sys
 import weakref
@@ -38,6 +39,7 @@ VARIABLE = "HTTPS_DIAGNOSTICS"
 # The controller sends it when --after has passed; no other program is known to use it.
 SIGNAL = signal.SIGRTMAX - 5 if hasattr(signal, "SIGRTMAX") else signal.SIGUSR2
 _IMPORTS = 15.0  # seconds after which an import is regarded as the program itself
+_NEW = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\btmp[a-z0-9_]{6,8}\b", re.I)
 _ANOTHER = "it is not the process that was probed at first"
 
 
@@ -230,7 +232,11 @@ class Agent(object):
         """
         chosen = self.spec.get("chosen")
         # Older Pythons do not have sys.argv yet while `site` runs.
-        return chosen is None or not hasattr(sys, "argv") or chosen == _argv()
+        if chosen is None or not hasattr(sys, "argv"):
+            return True
+        # Where the remedy is another command, the name of the program may be another, too.
+        begin = 0 if chosen[:1] != [""] else 1
+        return _lasting(chosen[begin:]) == _lasting(_argv()[begin:])
 
     def _claim(self):
         # type: () -> bool
@@ -383,6 +389,12 @@ def _in_ssl(error):
 def _argv():
     # type: () -> Any
     return list(getattr(sys, "argv", []))
+
+
+def _lasting(argv):
+    # type: (Any) -> List[str]
+    """Return arguments without what is new in every run: the names of temporary files, of a kernel's."""
+    return [_NEW.sub("", each) for each in argv]
 
 
 def _is_missing(error, module):

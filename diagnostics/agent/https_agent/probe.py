@@ -2,7 +2,7 @@
 
 import sys
 
-from . import frames, sampler
+from . import frames, places, sampler
 from .clocks import clock, cpu
 from .fetchers import Unusable
 from .patience import Patience
@@ -247,7 +247,7 @@ def _raised(error):
     while trace is not None and len(spots) < 5000:
         code = trace.tb_frame.f_code
         if frames.kind(code) != "agent":
-            spot = (code.co_filename, trace.tb_lineno, code.co_name)
+            spot = places.spot(trace.tb_frame, trace.tb_lineno, trace.tb_lasti)
             if spots[-1:] != [spot]:  # a recursive call counts once
                 spots.append(spot)
         trace = trace.tb_next

@@ -27,6 +27,7 @@ _FIRST = (
 )
 _ENDINGS = (".urllib3", ".requests", ".contrib.pyopenssl", ".ssl_")
 _PATCHERS = ("gevent_openssl", "eventlet.patcher")
+_POOLS = {"concurrent.futures.thread": "ThreadPoolExecutor", "multiprocessing.pool": "ThreadPool"}
 _MAX_EVENTS = 50  # of one kind
 
 
@@ -43,6 +44,7 @@ class Record(object):
         self.injections = []  # type: List[Dict[str, Any]]
         self.contexts = []  # type: List[Dict[str, Any]]
         self.connections = []  # type: List[Dict[str, Any]]
+        self.made = []  # type: List[Dict[str, Any]]  # pools of threads, until something is patched
         self.early = []  # type: List[str]  # imported before the recording began
         self.replaced = []  # type: List[Dict[str, Any]]
         self.on_import = {}  # type: Dict[str, Callable[[ModuleType], None]]
@@ -72,6 +74,7 @@ class Record(object):
             "injections": self.injections,
             "contexts": self.contexts,
             "connections": self.connections,
+            "made": self.made,
             "early": self.early,
             "replaced": self.replaced,
             "reached": self.reached,
@@ -91,7 +94,8 @@ class _Finder(object):
 
     def find_spec(self, name, path=None, target=None):
         # type: (str, Any, Any) -> Any
-        _imported(name, sys._getframe().f_back)
+        if not _only_asks(sys._getframe().f_back):
+            _imported(name, sys._getframe().f_back)
         change = _change(name)
         if change is None or name in self._within:
             return None
@@ -108,6 +112,18 @@ class _Finder(object):
             _imported(name, sys._getframe().f_back)  # no frame where the interpreter itself imports: runpy
             change = _change(name)
             return None if change is None else _Loader.of(name, path, change)
+
+
+def _only_asks(frame):
+    # type: (Optional[FrameType]) -> bool
+    """Return whether the program only asks for a spec, as `importlib.util.find_spec` does: no import."""
+    while frame is not None:
+        if frame.f_code.co_name.startswith("_find_and_load") or frames.kind(frame.f_code) == "agent":
+            return False
+        if frames.kind(frame.f_code) in ("user", "package"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _imported(name, frame):
@@ -200,6 +216,8 @@ def _change(name):
         return _note_connecting
     if name == "OpenSSL.SSL":
         return _note_pyopenssl
+    if name in _POOLS:
+        return _note_pools
     last = name.rpartition(".")[2].lower()
     if "pyopenssl" in last or "truststore" in name or name.startswith(_PATCHERS):
         return _note_injecting
@@ -237,11 +255,24 @@ def _note_injecting(module):
 
         def before(frame, arguments, name=name):
             # type: (FrameType, Any, str) -> None
-            record.note(record.injections, frame, module=module.__name__, function=name)
+            record.note(record.injections, frame, module=_name_of(vars(module)), function=name)
 
         if name in record.instead and name in vars(module):
             setattr(module, name, record.instead[name](vars(module)[name]))
         wrapping.wrap(module, name, before)
+
+
+def _note_pools(module):
+    # type: (ModuleType) -> None
+    """Record the pools of threads that are made before anything is patched: they wait in real locks."""
+    name = _POOLS[module.__name__]
+
+    def before(frame, arguments):
+        # type: (FrameType, Any) -> None
+        if not record.patches:
+            record.note(record.made, frame, cls=name)
+
+    wrapping.wrap(getattr(module, name), "__init__", before)
 
 
 def _note_contexts(module):
@@ -311,7 +342,7 @@ def _connecting(frame, module, arguments):
         outer = frame  # type: Optional[FrameType]
         for _ in range(3):
             if outer is not None and "WrappedSocket" in outer.f_globals:
-                name = "%s.WrappedSocket" % outer.f_globals.get("__name__")
+                name = "%s.WrappedSocket" % _name_of(outer.f_globals)
                 break
             outer = outer.f_back if outer is not None else None
     elif module.__name__.startswith("gevent"):
@@ -319,6 +350,21 @@ def _connecting(frame, module, arguments):
     if len(record.connections) < _MAX_EVENTS:
         record.connections.append(frames.event(frame, at=record.next(), cls=name))
     _trying(frame)
+
+
+def _name_of(contents):
+    # type: (Dict[str, Any]) -> str
+    """Return a name under which a module with these contents can be imported.
+
+    A vendored copy may have been given another name than the one that it has itself.
+    """
+    own = str(contents.get("__name__"))
+    if https_inspection.contents(own) is contents:
+        return own
+    for name in list(sys.modules):
+        if https_inspection.contents(name) is contents:
+            return name
+    return own
 
 
 def _trying(frame):

@@ -8,11 +8,11 @@ nothing here depends on a remedy's code.
 import os
 import sys
 
-from . import frames, wrapping
+from . import frames, places, wrapping
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import CodeType, FrameType, ModuleType
+    from types import FrameType, ModuleType
     from typing import Any, Callable, Dict, List
 
     from .recorder import Record
@@ -78,6 +78,8 @@ def _run(remedy, names):
 
 def _same(path, other):
     # type: (str, str) -> bool
+    if path.startswith("<") or other.startswith("<"):
+        return path == other
     if os.path.basename(path) != os.path.basename(other):
         return False
     return os.path.realpath(frames.absolute(path)) == os.path.realpath(other)
@@ -96,9 +98,11 @@ class _Insertion(object):
         self._files = {}  # type: Dict[str, bool]
         sys.setprofile(self._profile)
 
-    def _is(self, code):
-        # type: (CodeType) -> bool
-        name = code.co_filename
+    def _is(self, frame):
+        # type: (FrameType) -> bool
+        if self._remedy["file"].startswith("<"):
+            return places.name_of(frame) == str(self._remedy["file"])
+        name = frame.f_code.co_filename
         if name not in self._files:
             self._files[name] = _same(name, self._remedy["file"])
         return self._files[name]
@@ -106,9 +110,14 @@ class _Insertion(object):
     def _profile(self, frame, event, arg):
         # type: (FrameType, str, Any) -> None
         place = self._remedy["place"]
-        if frame.f_code.co_name != "<module>" or event != ("return" if place == "end" else "call"):
+        if not frames.is_module(frame.f_code) or event != ("return" if place == "end" else "call"):
             return
-        if not self._is(frame.f_code):
+        if not self._is(frame):
+            return
+        if place == "line" and places.cell_of(self._remedy["file"]):
+            # IPython compiles each statement of a cell by itself.
+            sys.settrace(lambda *told: None)
+            frame.f_trace = self._line
             return
         sys.setprofile(None)
         if place == "line":
@@ -121,6 +130,7 @@ class _Insertion(object):
         # type: (FrameType, str, Any) -> Any
         if event == "line" and self._remedy["number"] <= frame.f_lineno <= self._remedy["last"]:
             sys.settrace(None)
+            sys.setprofile(None)
             _run(self._remedy, frame.f_globals)
             return None
         return self._line
@@ -190,6 +200,56 @@ def _limit(remedy, record):
     applied.append(remedy["code"])
 
 
+def _started(remedy, record):
+    # type: (Remedy, Record) -> None
+    """The command itself is the remedy, as it was started."""
+    applied.append(remedy["code"])
+
+
+def _begin(remedy, record):
+    # type: (Remedy, Record) -> None
+    """Execute the line now, as a ``.pth`` file of this environment does."""
+    if os.path.realpath(sys.prefix) == os.path.realpath(remedy["prefix"]):
+        _run(remedy, {})
+
+
+class _Module(object):
+    """Gives the program a module that has the line alone, as a file of that name in its folder does."""
+
+    def __init__(self, remedy, record):
+        # type: (Remedy, Record) -> None
+        self._remedy = remedy
+        sys.meta_path.append(self)
+
+    def find_spec(self, name, path=None, target=None):
+        # type: (str, Any, Any) -> Any
+        if name != self._remedy["name"]:
+            return None
+        from importlib.machinery import ModuleSpec
+
+        return ModuleSpec(name, self)  # type: ignore[arg-type]
+
+    def create_module(self, spec):
+        # type: (Any) -> None
+        return None
+
+    def exec_module(self, module):
+        # type: (ModuleType) -> None
+        _run(self._remedy, vars(module))
+
+    if sys.version_info[0] == 2:
+
+        def find_module(self, name, path=None):
+            # type: (str, Any) -> Any
+            return self if name == self._remedy["name"] else None
+
+        def load_module(self, name):
+            # type: (str) -> Any
+            module = sys.modules.setdefault(name, type(sys)(name))
+            _run(self._remedy, vars(module))
+            return module
+
+
 def _wait(remedy, record):
     # type: (Remedy, Record) -> None
     _waiting.setdefault(remedy["place"], []).append(remedy)
@@ -200,6 +260,9 @@ _PLACES = {
     "end": _Insertion,
     "line": _Insertion,
     "pth": _wait,
+    "begin": _begin,
+    "command": _started,
+    "module": _Module,
     "set-up": _wait,
     "fetch": _wait,
     "ulimit": _limit,

@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 
-from . import frames
+from . import frames, places
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def told(frame):
         "modules": len(sys.modules),
         "facts": {
             "cwd": frames.absolute("."),
+            "sources": places.sources,
             "path": [folder for folder in sys.path if isinstance(folder, str)],
             "executable": sys.executable,
             "library": os.path.dirname(os.path.abspath(os.__file__)),

@@ -15,7 +15,14 @@ from diagnostics.environments import satisfies, version_of
 from diagnostics.scenario import Scenario, chosen
 from diagnostics.scenarios_run import run
 
-HANG = {"import_that_waits", "lock_put_back", "real_lock_of_grequests", "stuck_lookups"}
+HANG = {
+    "executor_before_patching",
+    "import_that_waits",
+    "lock_before_patching",
+    "lock_put_back",
+    "real_lock_of_grequests",
+    "stuck_lookups",
+}
 # The slow scenarios by cause; the comment names the one that is not slow.
 COVERED = {
     "blocking-call": {  # sleep_from_before
