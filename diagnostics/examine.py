@@ -14,7 +14,7 @@ from diagnostics.errors import ProbeError
 from diagnostics.evidence import Case
 from diagnostics.excerpts import excerpts_of
 from diagnostics.launch import host_of, observe
-from diagnostics.model import Diagnosis, Observation, Question, Remedy
+from diagnostics.model import Diagnosis, Observation, Question, Remedy, Start
 from diagnostics.origin import Origin
 from diagnostics.output_errors import error_in
 from diagnostics.remedy import is_known, measure_again
@@ -47,14 +47,14 @@ def examine(
         judgement = judge(question, seen)
         if question.url and judgement.verdict == "serialized" and asleep(seen.result) is not None:
             progress("measuring the same with the built-in server")
-            seen = replace(seen, paced=_is_paced(question, chosen))
+            seen = replace(seen, paced=_is_paced(question, chosen, seen.start))
         if question.url and judgement.verdict != "concurrent" and not seen.paced:
             progress("measuring the same from threads of a clean process")
             seen = replace(seen, control=_control(question, judgement))
         return diagnose(
             question,
             seen,
-            (lambda remedy: observe(question, origin, [remedy], chosen)) if fix else None,
+            (lambda remedy: observe(question, origin, [remedy], chosen, seen.start)) if fix else None,
             progress,
         )
 
@@ -75,6 +75,12 @@ def diagnose(
         worked, failed = measure_again(case, explained[0][1], again, progress)
     many = question.requests
     causes = [cause for cause, _ in explained]
+    started = seen.start
+    notes = []
+    if started is not None:
+        notes = [
+            f"{started.shown} was started again by itself, with the diagnostics, since {redact(started.why)}"
+        ]
     held = [_shown(case, each) for each in case.held[:5]]
     return Diagnosis(
         verdict=judgement.verdict,
@@ -93,6 +99,7 @@ def diagnose(
         fixable=any(is_known(case, codes) for _, codes in explained),
         timeline=timeline_of(question, seen, judgement.wall),
         excerpts=excerpts_of([each.where for each in causes], case.held[:5], seen.facts),
+        notes=notes,
     )
 
 
@@ -124,7 +131,7 @@ def _shown(case: Case, held: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _is_paced(question: Question, chosen: list[str] | None) -> bool:
+def _is_paced(question: Question, chosen: list[str] | None, start: Start | None) -> bool:
     """Return True where the built-in server, at two delays, shows that the program limits its own rate.
 
     At the single delay of another server, a rate cannot be told from a lock that is retried after a sleep.
@@ -132,7 +139,7 @@ def _is_paced(question: Question, chosen: list[str] | None) -> bool:
     ours = replace(question, url="", cacert="")
     try:
         with Origin() as origin:
-            found = judge(ours, observe(ours, origin, chosen=chosen))
+            found = judge(ours, observe(ours, origin, chosen=chosen, start=start))
     except ProbeError:
         return False
     return found.verdict == "concurrent" and found.limit == "rate-limit"

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from diagnostics import relay
-from diagnostics.agent.https_agent.life import VARIABLE
+from diagnostics.agent.https_agent.entrance import VARIABLE
 from diagnostics.errors import UsageError
 from diagnostics.hold_report import News, Seen, headline, table
 from diagnostics.launch import _argv, new_outbox, read_report, write_spec

@@ -6,8 +6,9 @@ import sys
 
 def _begin():
     # type: () -> None
-    from https_agent import life  # type: ignore[import-not-found]
+    from https_agent import children, entrance, life  # type: ignore[import-not-found]
 
+    entrance.restore(os.environ)
     spec = life.read_spec()
     # No module of the agent may be importable by name in the application.
     here = os.path.dirname(os.path.abspath(__file__))
@@ -16,6 +17,8 @@ def _begin():
     if getattr(sys.getprofile(), "__module__", None) == "encodings":
         sys.setprofile(None)  # a remedy still waits for a .pth file, but all have been read
     agent = None
+    if spec is not None:
+        children.keep(spec)
     if spec is not None and spec["mode"] == "watch":
         from https_agent import watch
 
