@@ -75,12 +75,10 @@ def diagnose(
         worked, failed = measure_again(case, explained[0][1], again, progress)
     many = question.requests
     causes = [cause for cause, _ in explained]
-    started = seen.start
     notes = []
-    if started is not None:
-        notes = [
-            f"{started.shown} was started again by itself, with the diagnostics, since {redact(started.why)}"
-        ]
+    if seen.start is not None:
+        why = redact(seen.start.why)
+        notes = [f"{seen.start.shown} was started again by itself, with the diagnostics, since {why}"]
     held = [_shown(case, each) for each in case.held[:5]]
     return Diagnosis(
         verdict=judgement.verdict,

@@ -21,6 +21,7 @@ __all__ = [
 ]
 
 Spot = Sequence[Any]  # file, line, function
+_PACKED = re.compile(r"\.(whl|egg)/")  # a folder that is a package by itself, as pex makes them
 
 
 def where(spot: Spot | None, facts: dict[str, Any]) -> str:
@@ -64,7 +65,7 @@ def is_own(spot: Spot, facts: dict[str, Any]) -> bool:
         return False
     # The same as the agent's `kind_of_file`: who works inside of an installed package has it for their own.
     inside = _from(facts.get("cwd") or "", path)
-    if "-packages" in inside:
+    if "-packages" in inside or _PACKED.search(inside):
         return False
     if inside != path:
         return True

@@ -1,4 +1,4 @@
-"""Decide how a Python that is about to be started comes to have the agent, and why one does not. Pure.
+"""Decide how a Python that is about to be started comes to have the agent, and why one does not.
 
 The agent enters through two environment variables: one names the controller's instructions, and
 ``PYTHONPATH`` begins with the agent's folder. Programs lose both: they start others with an environment of
@@ -10,25 +10,11 @@ started without the agent (``diagnostics.missed``).
 import json
 import os
 import re
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, Iterable, List, NamedTuple, Sequence, Tuple
-
-    class Entrance(NamedTuple):
-        spec: str
-        path: List[str]
-        more: Dict[str, str]
-
-else:
-    from collections import namedtuple
-
-    Entrance = namedtuple("Entrance", "spec path more")
-    Entrance.__doc__ = """What the agent needs in an environment.
-
-    ``spec``: the file with the instructions; ``path``: what ``PYTHONPATH`` begins with; ``more``: further
-    variables, for those that have them not.
-    """
+    from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 VARIABLE = "HTTPS_DIAGNOSTICS"
 # The variables that an option let the interpreter ignore; the agent puts them back.
@@ -39,6 +25,20 @@ _ISOLATED = ("PYTHONNOUSERSITE", "PYTHONSAFEPATH")
 _PYTHON = re.compile(r"^(python|pypy)[0-9.]*[a-z]{0,2}(-dbg|-debug)?$")
 _WITH_VALUE = "WXQ"
 _LAST = "cm"  # what follows belongs to the program
+
+
+class Entrance(object):
+    """What the agent needs in an environment.
+
+    ``spec``: the file with the instructions; ``path``: what ``PYTHONPATH`` begins with; ``more``: further
+    variables, for those that have them not.
+    """
+
+    def __init__(self, spec, path, more):
+        # type: (str, List[str], Dict[str, str]) -> None
+        self.spec = spec
+        self.path = path
+        self.more = more
 
 
 def is_python(name):
@@ -91,12 +91,15 @@ def entered(argv, environ, entrance, python):
     in another way.
     """
     env = dict(environ)
-    letters = "".join(letter for _, letter in options(argv)) if python else ""
-    if "I" in letters or "E" in letters:
-        argv = _without(argv, "IE")
-        ignored = dict((name, env.pop(name)) for name in list(env) if name.startswith("PYTHON"))
-        env[IGNORED] = json.dumps(ignored)
-        if "I" in letters:
+    ignoring = [number for number, letter in options(argv) if letter in "IE"] if python else []
+    if ignoring:
+        isolated = any(letter == "I" for _, letter in options(argv))
+        before, argv = list(argv), _without(argv, "IE")
+        variables = dict((name, env.pop(name)) for name in list(env) if name.startswith("PYTHON"))
+        words = before[1 : ignoring[-1] + 1]
+        dropped = {"isolated": isolated, "words": words, "left": len(words) - len(before) + len(argv)}
+        env[IGNORED] = json.dumps(dict(dropped, variables=variables))
+        if isolated:
             env.update(dict.fromkeys(_ISOLATED, "1"))
     for name, value in entrance.more.items():
         env.setdefault(name, value)
@@ -106,7 +109,7 @@ def entered(argv, environ, entrance, python):
 
 
 def _in_front(folders, path):
-    # type: (Sequence[str], str | None) -> str
+    # type: (Sequence[str], Optional[str]) -> str
     # An empty entry is the current directory, so it stays.
     rest = [each for each in path.split(os.pathsep) if each not in folders] if path else []
     return os.pathsep.join(list(folders) + rest)
@@ -114,17 +117,65 @@ def _in_front(folders, path):
 
 def restore(environ):
     # type: (Dict[str, str]) -> None
-    """Put back what an option let this interpreter ignore: its children without that option heed it."""
+    """Let this interpreter look as if it had the options that were dropped: ``sys.flags``, its environment.
+
+    Some programs start themselves again until they are isolated, and children without the option heed what
+    it ignores.
+    """
     text = environ.pop(IGNORED, None)
     if text is None:
         return
     for name in _ISOLATED:
         environ.pop(name, None)
     ours = environ.get(_PATH, "").split(os.pathsep)
-    ignored = dict((_native(name), _native(value)) for name, value in json.loads(text).items())
-    environ.update(ignored)
-    if _PATH in ignored:
-        environ[_PATH] = _in_front(ours, ignored[_PATH])
+    dropped = json.loads(text)
+    environ.update(dict((_native(name), _native(value)) for name, value in dropped["variables"].items()))
+    if _PATH in dropped["variables"]:
+        environ[_PATH] = _in_front(ours, environ[_PATH])
+    flags = {"ignore_environment": 1}
+    if dropped["isolated"]:
+        flags.update(isolated=1, no_user_site=1)
+        if sys.version_info < (3, 11):
+            sys.meta_path.insert(0, _WithoutFirst(list(sys.path)))
+    sys.flags = _flags(flags)
+    words = getattr(sys, "orig_argv", None)
+    if words:
+        words[1 : 1 + dropped["left"]] = dropped["words"]
+
+
+class _WithoutFirst(object):
+    """An import hook that removes the program's folder from the path, at the first import of the program.
+
+    Up to Python 3.10 only ``-I`` keeps it away; it comes after ``site``.
+    """
+
+    def __init__(self, path):
+        # type: (List[str]) -> None
+        self._path = path
+
+    def find_spec(self, name, path=None, target=None):
+        # type: (str, Any, Any) -> Any
+        count = len(self._path)
+        if len(sys.path) > count and sys.path[-count:] == self._path:
+            program = sys.argv[0] if getattr(sys, "argv", None) else ""
+            # A folder or a zip file that is the program itself has to stay.
+            if os.path.abspath(sys.path[-count - 1]) != os.path.abspath(program):
+                del sys.path[-count - 1]
+            sys.meta_path.remove(self)
+
+
+def _flags(changed):
+    # type: (Dict[str, int]) -> Any
+    """Return what looks like ``sys.flags`` with these other values; there is no way to make another one."""
+    plain = sys.flags  # type: Any
+    names = [
+        name for name in dir(plain) if not name.startswith("_") and isinstance(getattr(plain, name), int)
+    ]
+    fields = dict((name, changed.get(name, getattr(plain, name))) for name in names)
+    order = re.findall(r"(\w+)=", repr(plain))
+    shown = "sys.flags(%s)" % ", ".join("%s=%r" % (name, fields[name]) for name in order)
+    fields.update(__repr__=lambda self: shown, __module__="sys")
+    return type("flags", (tuple,), fields)(fields[name] for name in order)
 
 
 def _native(text):
