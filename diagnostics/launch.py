@@ -117,6 +117,8 @@ def _observed(
         processes = Processes(outbox, _mark(folder))
         with _running(question, folder, env, way, processes, start) as process:
             missed = Missed(way, process.pid) if question.target.command else None
+            if missed is not None and start is None:
+                missed.note_command(question.target.command)
             watch = _Watch(question, process, outbox, folder / "output", processes)
             report = watch.wait(missed, start, may_start)
         served = None
@@ -395,12 +397,12 @@ class _Watch:
 
     def _unentered(self) -> ProbeError:
         """Return the error for a command whose processes with gevent have no agent."""
-        told = self._missed.told if self._missed is not None else ""
+        told = self._missed.told() if self._missed is not None else ""
         return ProbeError(f"{self._shown}: {told}{self._last_output()}")
 
     def _and_missed(self) -> str:
         """Return what is to be added where it is said that nothing could be probed."""
-        told = self._missed.told if self._missed is not None else ""
+        told = self._missed.told() if self._missed is not None else ""
         return f"; {told}" if told else ""
 
     def _timed_out(self, now: float) -> ProbeError:

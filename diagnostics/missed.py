@@ -24,9 +24,10 @@ from downloader.core.redact import redact
 
 __all__ = ["Missed", "MissedProcess"]
 
-_INTERVAL = 0.08  # seconds between two scans
+_INTERVAL = 0.08  # seconds between two scans of a check
 _SETTLES = 5.0  # seconds in which a program that is no Python by its name may load one
 _SELDOM = 1.0  # seconds between two looks at it afterwards
+_LEAVE_OUT_S = "leave -S out, or check its module with --app MODULE"
 _GEVENT = "/gevent/"  # in the paths of the compiled modules
 _EMBEDDED = ("/libpython", "/libpypy", "/_MEI", _GEVENT)
 
@@ -66,10 +67,11 @@ class _Seen(NamedTuple):
 class Missed:
     """The processes of a run; ``scan`` is called again and again.
 
-    ``way``: what leads to the agent; ``root``: the first process.
+    ``way``: what leads to the agent; ``root``: the first process; ``interval``: seconds between two scans.
     """
 
-    def __init__(self, way: Entrance, root: int) -> None:
+    def __init__(self, way: Entrance, root: int, interval: float = _INTERVAL) -> None:
+        self.interval = interval
         self._way = way
         self._root = root
         self._ours: set[int] = {root}
@@ -83,7 +85,7 @@ class Missed:
         """Look at the processes of the run, unless that was done just now."""
         if now < self._next:
             return
-        self._next = now + _INTERVAL
+        self._next = now + self.interval
         there = {int(name) for name in os.listdir("/proc") if name.isdigit()}
         self._others &= there
         ended = self._ours - there
@@ -154,7 +156,7 @@ class Missed:
             return
         advice, start = "", None
         if why.startswith("-S"):
-            advice = "leave -S out, or check its module with --app MODULE"
+            advice = _LEAVE_OUT_S
         else:
             start = Start(argv, _plain(env, self._way), folder, _file(pid, argv, env, folder), why)
             advice = "check its module with --app MODULE"
@@ -162,6 +164,14 @@ class Missed:
 
     def _has_mark(self, pid: int) -> bool:
         return f"{entrance.VARIABLE}={self._way.spec}" in _words(pid, "environ")
+
+    def note_command(self, argv: Sequence[str]) -> None:
+        """Note what the command itself says: its process may end before it is seen."""
+        letters = [letter for _, letter in entrance.options(argv)]
+        if entrance.is_python(argv[0]) and "S" in letters:
+            why = entrance.refusal(argv, {}, self._way)
+            seen = _Seen(self._root, 0, (0, 0))
+            self._all[seen] = MissedProcess(self._root, 0, list(argv), why, _LEAVE_OUT_S, None)
 
     # what was found
 
@@ -203,17 +213,17 @@ class Missed:
             parent = found.parent
             found = next((each for each in self.every if each.pid == parent), None)
 
-    @property
-    def told(self) -> str:
-        """Return what kept the agent out, and what can be done, of those that matter; "" if none does."""
+    def told(self, advice: bool = True) -> str:
+        """Return what kept the agent out of those that matter, and what can be done; "" if there are
+        none."""
         found = self.with_gevent or self.every
         if not found:
             return ""
         first = found[0]
-        loaded = ", which has loaded gevent," if first.gevent else ""
-        more = f" (and in {len(found) - 1} more)" if len(found) > 1 else ""
-        advice = f"; {first.advice}" if first.advice else ""
-        return f"the diagnostics are not in {first.shown}{loaded}{more}: {redact(first.why)}{advice}"
+        loaded = ", which has loaded gevent" if first.gevent else ""
+        more = f", nor in {len(found) - 1} more" if len(found) > 1 else ""
+        todo = f"; {first.advice}" if advice and first.advice else ""
+        return f"the diagnostics are not in {first.shown}{loaded}{more}: {redact(first.why)}{todo}"
 
 
 def _stat(pid: int) -> tuple[_Seen, int, int] | None:
