@@ -251,6 +251,7 @@ def _running(
                 argv,
                 executable=start.file if start is not None else None,
                 cwd=start.folder if start is not None else None,
+                **_as_user(start),
                 env=env,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -266,6 +267,13 @@ def _running(
             _terminate(process)
         end_all(process.pid, _mark(folder), processes.known)
         end(process)
+
+
+def _as_user(start: Start | None) -> dict[str, Any]:
+    """Return the options of Popen for the user that the process had; only root can start one of another."""
+    if start is None or start.user is None or os.geteuid() != 0:
+        return {}
+    return {"user": start.user[0], "group": start.user[1], "extra_groups": []}
 
 
 def _mark(folder: Path) -> str:

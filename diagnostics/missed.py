@@ -79,6 +79,7 @@ class Missed:
         self._all: dict[_Seen, MissedProcess | None] = {}
         self._first: dict[_Seen, float] = {}
         self._looked: dict[_Seen, float] = {}
+        self._stated: MissedProcess | None = None
         self._next = 0.0
 
     def scan(self, now: float) -> None:
@@ -158,7 +159,8 @@ class Missed:
         if why.startswith("-S"):
             advice = _LEAVE_OUT_S
         else:
-            start = Start(argv, _plain(env, self._way), folder, _file(pid, argv, env, folder), why)
+            file = _file(pid, argv, env, folder)
+            start = Start(argv, _plain(env, self._way), folder, file, why, _user(pid))
             advice = "check its module with --app MODULE"
         self._all[seen] = MissedProcess(pid, parent, argv, why, advice, start)
 
@@ -170,15 +172,16 @@ class Missed:
         letters = [letter for _, letter in entrance.options(argv)]
         if entrance.is_python(argv[0]) and "S" in letters:
             why = entrance.refusal(argv, {}, self._way)
-            seen = _Seen(self._root, 0, (0, 0))
-            self._all[seen] = MissedProcess(self._root, 0, list(argv), why, _LEAVE_OUT_S, None)
+            self._stated = MissedProcess(self._root, 0, list(argv), why, _LEAVE_OUT_S, None)
 
     # what was found
 
     @property
     def every(self) -> list[MissedProcess]:
         """Return all of them, in the order in which they were seen."""
-        return [each for each in self._all.values() if each is not None]
+        found = [each for each in self._all.values() if each is not None]
+        stated = self._stated
+        return found if stated is None or found else [stated]
 
     @property
     def alive(self) -> set[int]:
@@ -236,6 +239,15 @@ def _stat(pid: int) -> tuple[_Seen, int, int] | None:
     if fields[0] in b"ZX":
         return None
     return _Seen(pid, int(fields[19]), (int(fields[25]), int(fields[45]))), int(fields[1]), int(fields[3])
+
+
+def _user(pid: int) -> tuple[int, int] | None:
+    """Return the user and the group of a process; None if they are those of this one."""
+    with contextlib.suppress(OSError):
+        found = os.stat(f"/proc/{pid}")
+        if (found.st_uid, found.st_gid) != (os.geteuid(), os.getegid()):
+            return found.st_uid, found.st_gid
+    return None
 
 
 def _words(pid: int, name: str) -> list[str]:

@@ -55,7 +55,8 @@ class Target:
 class Start:
     """A process that is started in place of a command, since it had come to run without the agent.
 
-    ``file`` is executed; ``env`` is without the diagnostics' own variables; ``why``: what kept them out.
+    ``file`` is executed; ``env`` is without the diagnostics' own variables; ``why``: what kept them out;
+    ``user``: user and group, where they are others than those of this process.
     """
 
     argv: list[str]
@@ -63,6 +64,7 @@ class Start:
     folder: str
     file: str
     why: str
+    user: tuple[int, int] | None = None
 
     @property
     def shown(self) -> str:

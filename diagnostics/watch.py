@@ -139,7 +139,7 @@ class _Reporter(threading.Thread):
         return missed
 
     def _start_again(self, found: MissedProcess) -> bool:
-        if found.start is None or found.gevent or found.ended:
+        if found.start is None or found.start.user or found.gevent or found.ended:
             return False
         start = found.start
         argv, env = entrance.entered(start.argv, start.env, self._way, True)
