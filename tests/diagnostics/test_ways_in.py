@@ -104,11 +104,11 @@ def start_script(tmp_path, kind, name):
 
 
 @pytest.mark.parametrize("serial", [pytest.param(False, marks=SLOW), True], ids=["healthy", "serial"])
-@pytest.mark.parametrize("kind", each(SCRIPTS, "sets-PYTHONPATH", "env-i"))
+@pytest.mark.parametrize("kind", each(SCRIPTS, "env-i"))
 def test_start_script(checked, program, tmp_path, kind, serial):
     answer = checked(start_script(tmp_path, kind, program(serial)), serial)
     (note,) = answer.json["notes"]
-    assert "app.py was started again by itself" in note
+    assert "was started again by itself" in note
 
 
 @pytest.mark.parametrize("serial", [pytest.param(False, marks=SLOW), True], ids=["healthy", "serial"])
@@ -133,9 +133,9 @@ def test_program_that_starts_one_of_its_own_behind_a_start_script(checked, write
 
 @pytest.mark.slow
 def test_server_of_a_start_script(checked, write, tmp_path):
-    write("app", INJECT + "import requests\n\ndef app(environ, start_response):\n    return []\n")
+    write("app", "import requests\n\ndef app(environ, start_response):\n    return []\n")
     gunicorn = "-m gunicorn -k gevent -w 2 -b 127.0.0.1:0 app:app"
-    checked(start_script(tmp_path, "sets-PYTHONPATH", gunicorn), True, "--after", "2s")
+    checked(start_script(tmp_path, "sets-PYTHONPATH", gunicorn), False, "--after", "2s")
 
 
 def test_remedies_behind_a_start_script(checked, program, tmp_path):
@@ -150,31 +150,13 @@ def test_remedies_behind_a_start_script(checked, program, tmp_path):
 @pytest.mark.parametrize("before", [(), ("sh", "-c", '"$0" "$@"; exit $?')], ids=["command", "shell"])
 def test_python_without_site(run, write, before):
     packages = [folder for folder in sys.path if folder.endswith("-packages")]
-    write(
-        "app",
-        f"import sys\nsys.path += {packages!r}\nwhile True:\n" + (PATCH + FETCH).replace("\n", "\n    "),
-    )
-    answer = run("--after", "1s", "--", *before, sys.executable, "-S", "app.py")
+    write("app", f"import sys\nsys.path += {packages!r}\n{PATCH}{FETCH}while True:\n    gevent.sleep(1)\n")
+    argv = [sys.executable, "-S", "app.py", "https://user:s3cret@h/"]
+    answer = run("--after", "1s", "--", *before, *argv)
     assert answer.code == 4, answer
-    assert f"({sys.executable} -S app.py), which has loaded gevent: -S leaves out site" in answer.line
-    assert "--app MODULE" in answer.line
-
-
-def test_python_with_another_name(run, write, tmp_path):
-    # As a packed program is: it has an interpreter of its own.
-    base = os.path.realpath(sys.executable)
-    (tmp_path / "packed").write_bytes(b"")
-    os.link(base, tmp_path / "linked") if os.stat(base).st_dev == os.stat(tmp_path).st_dev else None
-    pytest.skip("to be written")
-
-
-def test_secrets_of_a_process_are_not_told(run, write):
-    write("app", "import gevent\nwhile True: pass\n")
-    argv = [sys.executable, "-S", "-c", "while True: pass", "https://user:s3cret@h/"]
-    answer = run("--after", "200ms", "--", "sh", "-c", '"$0" "$@"; exit $?', *argv)
-    assert answer.code == 4, answer
-    assert "-S leaves out site" in answer.line
-    assert "s3cret" not in answer.line.partition(": the diagnostics")[2]
+    told = answer.line.partition(": the diagnostics are not in process ")[2]
+    assert f"({sys.executable} -S app.py https://***@h/), which has loaded gevent: -S leaves out" in told
+    assert "--app MODULE" in told
 
 
 # a Python whose options were dropped looks as if it had them
@@ -184,7 +166,9 @@ import json, os, plistlib, sys
 
 keep = [name for name in os.environ if name.startswith("PYTHON")]
 path = [folder for folder in os.environ["PYTHONPATH"].split(os.pathsep) if folder != {agent!r}]
-flags = [repr(sys.flags), list(sys.flags), sys.flags.ignore_environment, sys.flags.no_user_site]
+flags = [sys.flags.ignore_environment, sys.flags.no_user_site, getattr(sys.flags, "isolated", 0)]
+if isinstance(sys.flags, tuple):  # an old virtualenv replaces them
+    flags += [repr(sys.flags), list(sys.flags)]
 print(json.dumps([flags, sorted(keep), path, sys.path, sys.argv, getattr(sys, "orig_argv", None)]))
 """
 
@@ -196,8 +180,9 @@ def test_dropped_options_are_not_missed(tmp_path, write, version):
     python = interpreter(version)
     write("look", LOOK.format(agent=str(agent_in(tmp_path))))
     way = entrance.Entrance(spec(tmp_path)[entrance.VARIABLE], [str(agent_in(tmp_path))], {})
-    env = {**environment(), "PYTHONPATH": "one", "PYTHONHASHSEED": "0"}
-    env.pop("PYTHONDONTWRITEBYTECODE", None)
+    env = {**environment(), "PYTHONPATH": "one"}
+    for name in ("PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED"):
+        env.pop(name, None)
     for options in [
         ["-E"],
         ["-sE"],

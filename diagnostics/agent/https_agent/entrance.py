@@ -168,6 +168,9 @@ def _flags(changed):
     # type: (Dict[str, int]) -> Any
     """Return what looks like ``sys.flags`` with these other values; there is no way to make another one."""
     plain = sys.flags  # type: Any
+    if not isinstance(plain, tuple):  # an old virtualenv has replaced them
+        vars(plain).update(changed)
+        return plain
     names = [
         name for name in dir(plain) if not name.startswith("_") and isinstance(getattr(plain, name), int)
     ]

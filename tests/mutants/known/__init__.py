@@ -25,6 +25,7 @@ from known import (
     shards,
     storing,
     watching,
+    ways_in,
 )
 from known.mutant import Mutant
 
@@ -49,4 +50,5 @@ KNOWN: tuple[Mutant, ...] = (
     *running.KNOWN,
     *shards.KNOWN,
     *watching.KNOWN,
+    *ways_in.KNOWN,
 )
