@@ -17,14 +17,14 @@ KNOWN = (
         "keep",
         "wrapping.replace(_posixsubprocess, 'fork_exec', forks)",
         "pass",
-        (f"{WAYS}test_python_that_executes_another_one[pool-isolated-serial]",),
+        (f"{WAYS}test_python_that_executes_another_one[pool-serial]",),
     ),
     Mutant(
         "an exec loses the agent",
         "what a tracing tool executes has to be started a second time",
         "keep",
-        "('execv', keeper.execv),",
-        "",
+        "('execv', keeper.execv), ('execve', executes)",
+        "('execve', executes)",
         (f"{WAYS}test_python_that_executes_another_one[scrubs-and-executes-serial]",),
     ),
     Mutant(
