@@ -14,7 +14,7 @@ from diagnostics.errors import ProbeError
 from diagnostics.evidence import Case
 from diagnostics.excerpts import excerpts_of
 from diagnostics.launch import host_of, observe
-from diagnostics.model import Diagnosis, Observation, Question, Remedy
+from diagnostics.model import Diagnosis, Observation, Question, Remedy, Start
 from diagnostics.origin import Origin
 from diagnostics.output_errors import error_in
 from diagnostics.remedy import is_known, measure_again
@@ -47,24 +47,28 @@ def examine(
         judgement = judge(question, seen)
         if question.url and judgement.verdict == "serialized" and asleep(seen.result) is not None:
             progress("measuring the same with the built-in server")
-            seen = replace(seen, paced=_is_paced(question, chosen))
+            seen = replace(seen, paced=_is_paced(question, chosen, seen.start))
         if question.url and judgement.verdict != "concurrent" and not seen.paced:
             progress("measuring the same from threads of a clean process")
             seen = replace(seen, control=_control(question, judgement))
         return diagnose(
             question,
             seen,
-            (lambda remedy: _observed_with(question, origin, remedy, chosen)) if fix else None,
+            (lambda remedy: _observed_with(question, origin, remedy, chosen, seen.start)) if fix else None,
             progress,
         )
 
 
 def _observed_with(
-    question: Question, origin: Origin | None, remedy: dict[str, Any], chosen: list[str] | None
+    question: Question,
+    origin: Origin | None,
+    remedy: dict[str, Any],
+    chosen: list[str] | None,
+    start: Start | None,
 ) -> Observation:
     """Return what is observed with ``remedy``; one that changes the command knows the process by others."""
     if "argv" not in remedy:
-        return observe(question, origin, [remedy], chosen)
+        return observe(question, origin, [remedy], chosen, start)
     target = replace(question.target, command=tuple(remedy["argv"]))
     return observe(replace(question, target=target), origin, [remedy], remedy["chosen"])
 
@@ -85,6 +89,10 @@ def diagnose(
         worked, failed = measure_again(case, explained[0][1], again, progress)
     many = question.requests
     causes = [cause for cause, _ in explained]
+    notes = []
+    if seen.start is not None:
+        why = redact(seen.start.why)
+        notes = [f"{seen.start.shown} was started again by itself, with the diagnostics, since {why}"]
     held = [_shown(case, each) for each in case.held[:5]]
     return Diagnosis(
         verdict=judgement.verdict,
@@ -103,6 +111,7 @@ def diagnose(
         fixable=any(is_known(case, codes) for _, codes in explained),
         timeline=timeline_of(question, seen, judgement.wall),
         excerpts=excerpts_of([each.where for each in causes], case.held[:5], seen.facts),
+        notes=notes,
     )
 
 
@@ -136,7 +145,7 @@ def _shown(case: Case, held: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _is_paced(question: Question, chosen: list[str] | None) -> bool:
+def _is_paced(question: Question, chosen: list[str] | None, start: Start | None) -> bool:
     """Return True where the built-in server, at two delays, shows that the program limits its own rate.
 
     At the single delay of another server, a rate cannot be told from a lock that is retried after a sleep.
@@ -144,7 +153,7 @@ def _is_paced(question: Question, chosen: list[str] | None) -> bool:
     ours = replace(question, url="", cacert="")
     try:
         with Origin() as origin:
-            found = judge(ours, observe(ours, origin, chosen=chosen))
+            found = judge(ours, observe(ours, origin, chosen=chosen, start=start))
     except ProbeError:
         return False
     return found.verdict == "concurrent" and found.limit == "rate-limit"

@@ -125,10 +125,15 @@ class News:
                     yield each.pid, held.and_(before, -1)
 
 
-def headline(seen: list[Seen], python: bool, max_block: float) -> str:
-    """Return the summary in one line, or why there is none. ``python``: any Python was seen."""
+def headline(seen: list[Seen], python: bool, max_block: float, missed: str = "") -> str:
+    """Return the summary in one line, or why there is none.
+
+    ``python``: any Python was seen; ``missed``: which one could not be watched, and why.
+    """
+    if not seen and missed:
+        return f"no gevent process was watched: {missed}"
     if not seen and not python:
-        return "no gevent process was seen: no Python that heeds PYTHONPATH (python -I, -E, -S do not)"
+        return "no gevent process was seen: no Python was seen among its processes"
     if not seen:
         return "no gevent process was seen: Python ran, but no hub of gevent in it"
     longer = f"longer than {max_block * 1000:g} ms"
@@ -142,7 +147,7 @@ def headline(seen: list[Seen], python: bool, max_block: float) -> str:
     for each in seen:
         if each.trouble:
             text += f"; watching pid {each.pid} failed: {each.trouble}"
-    return text
+    return f"{text}; {missed}" if missed else text
 
 
 def table(seen: list[Seen], verbose: bool) -> Table:

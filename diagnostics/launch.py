@@ -20,10 +20,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from diagnostics.agent.https_agent import entrance
 from diagnostics.agent.https_agent.clocks import clock
-from diagnostics.agent.https_agent.life import VARIABLE
+from diagnostics.agent.https_agent.entrance import VARIABLE, Entrance
 from diagnostics.errors import ProbeError, UsageError
-from diagnostics.model import Observation, Question
+from diagnostics.missed import Missed
+from diagnostics.model import Observation, Question, Start
 from diagnostics.origin import Origin
 from diagnostics.output_errors import error_in
 from diagnostics.processes import Processes, end_all, is_alive
@@ -45,7 +47,17 @@ _UNLOADED = 15.0  # seconds after --after in which one of a command must have lo
 _UNUSED = 5.0  # seconds after --after in which one that has loaded gevent must use it
 _OUTPUT = 65536  # bytes at the end of the output that are searched for an error
 _DEAF = 12.0  # seconds after which a process that reacts to no signal is not waited for
+_AGAIN = 2  # times that something is started again
+_SETTLES = 0.5  # seconds after which a process without the agent is the program, if nothing else starts
 _NO_GEVENT = "no process of it loads gevent, so there is no hub that HTTPS could hold"
+
+
+class _StartAgain(Exception):
+    """The process that matters has no agent; ``start`` is what has to be started instead."""
+
+    def __init__(self, start: Start) -> None:
+        super().__init__(start.why)
+        self.start = start
 
 
 def observe(
@@ -53,17 +65,39 @@ def observe(
     origin: Origin | None,
     remedies: Sequence[dict[str, Any]] = (),
     chosen: Sequence[str] | None = None,
+    start: Start | None = None,
 ) -> Observation:
     """Set up the process with ``remedies`` applied, probe it, and terminate it.
 
-    ``chosen``: the argv of the process of a command that was probed before and is to be probed again.
+    ``chosen``: the argv of the process of a command that was probed before and is to be probed again;
+    ``start``: what was then started in place of the command. A process of a command that the agent has not
+    entered is started again by itself.
 
     Raises UsageError when the target is not valid, ProbeError when the probe gave no result.
     """
+    for _ in range(_AGAIN):
+        try:
+            return _observed(question, origin, remedies, chosen, start, True)
+        except _StartAgain as found:
+            start = found.start
+    return _observed(question, origin, remedies, chosen, start, False)
+
+
+def _observed(
+    question: Question,
+    origin: Origin | None,
+    remedies: Sequence[dict[str, Any]],
+    chosen: Sequence[str] | None,
+    start: Start | None,
+    may_start: bool,
+) -> Observation:
     with tempfile.TemporaryDirectory(prefix="diagnostics-") as name:
         folder = Path(name)
         outbox = new_outbox(folder)
         run = os.urandom(4).hex()
+        env = _environment(question, start)
+        early = question.target.command and any(each["place"] == "pth" for each in remedies)
+        way = _way(question, folder, origin, env, bool(early))
         spec = {
             "mode": "check",
             "outbox": str(outbox),
@@ -77,20 +111,28 @@ def observe(
             "limit": question.limit,
             "remedies": list(remedies),
             "chosen": None if chosen is None else list(chosen),
+            "environment": way.more,
         }
         write_spec(folder, spec)
         processes = Processes(outbox, _mark(folder))
-        env = _environment(question, folder, origin)
-        if question.target.command and any(each["place"] == "pth" for each in remedies):
-            env["PYTHONPATH"] = os.pathsep.join([str(agent_in(folder) / "early"), env["PYTHONPATH"]])
-        with _running(question, folder, env, processes) as process:
-            report = _Watch(question, process, outbox, folder / "output", processes).wait()
+        with _running(question, folder, env, way, processes, start) as process:
+            missed = Missed(way, process.pid) if question.target.command else None
+            if missed is not None and start is None:
+                missed.note_command(question.target.command)
+            watch = _Watch(question, process, outbox, folder / "output", processes)
+            report = watch.wait(missed, start, may_start)
         served = None
         if origin is not None:
             served = {key: each for key, each in origin.counts().items() if key.startswith(run)}
     facts = {**report["facts"], "started": here()}
     return Observation(
-        report["result"], report["seen"], facts, served, argv=report["argv"], passed=report["passed"]
+        report["result"],
+        report["seen"],
+        facts,
+        served,
+        argv=report["argv"],
+        passed=report["passed"],
+        start=start,
     )
 
 
@@ -141,21 +183,29 @@ def _verify(question: Question, origin: Origin | None) -> str | bool | None:
     return origin.ca if origin is not None else question.cacert or None
 
 
-def _environment(question: Question, folder: Path, origin: Origin | None) -> dict[str, str]:
+def _environment(question: Question, start: Start | None) -> dict[str, str]:
+    if start is not None:
+        return dict(start.env)
     # An application and a command are the user's: the current directory stays on their path.
-    env = isolation.environment() if question.target.style else dict(os.environ)
-    env[VARIABLE] = str(folder / "spec.json")
-    env["PYTHONDONTWRITEBYTECODE"] = "1"
+    return isolation.environment() if question.target.style else dict(os.environ)
+
+
+def _way(
+    question: Question, folder: Path, origin: Origin | None, env: Mapping[str, str], early: bool
+) -> Entrance:
+    """Return what the environment ``env`` has to get; ``early``: a remedy precedes the ``.pth`` files."""
+    more = {"PYTHONDONTWRITEBYTECODE": "1"}
     ca = origin.ca if origin is not None else question.cacert
     if ca:
         # For the application's own fetch, which is given no certificate.
-        env.update(dict.fromkeys(("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"), ca))
+        more.update(dict.fromkeys(("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"), ca))
     if origin is not None:
         for variable in ("no_proxy", "NO_PROXY"):
-            env[variable] = ",".join(filter(None, [env.get(variable), "localhost"]))
-    if question.target.command:
-        env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(agent_in(folder)), env.get("PYTHONPATH")]))
-    return env
+            more[variable] = ",".join(filter(None, [env.get(variable), "localhost"]))
+    agent = agent_in(folder)
+    return Entrance(
+        str(folder / "spec.json"), [str(agent / "early"), str(agent)] if early else [str(agent)], more
+    )
 
 
 def _argv(question: Question, folder: Path) -> list[str]:
@@ -184,13 +234,24 @@ def _interpreter(name: str) -> str:
 
 @contextlib.contextmanager
 def _running(
-    question: Question, folder: Path, env: dict[str, str], processes: Processes
+    question: Question,
+    folder: Path,
+    env: dict[str, str],
+    way: Entrance,
+    processes: Processes,
+    start: Start | None,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    argv = _argv(question, folder)
+    argv = start.argv if start is not None else _argv(question, folder)
+    env = {**env, **way.more, VARIABLE: way.spec}
+    if question.target.command:
+        argv, env = entrance.entered(argv, env, way, start is not None or entrance.is_python(argv[0]))
     with open(folder / "output", "wb") as output:
         try:
             process = subprocess.Popen(
                 argv,
+                executable=start.file if start is not None else None,
+                cwd=start.folder if start is not None else None,
+                **_as_user(start),
                 env=env,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -206,6 +267,13 @@ def _running(
             _terminate(process)
         end_all(process.pid, _mark(folder), processes.known)
         end(process)
+
+
+def _as_user(start: Start | None) -> dict[str, Any]:
+    """Return the options of Popen for the user that the process had; only root can start one of another."""
+    if start is None or start.user is None or os.geteuid() != 0:
+        return {}
+    return {"user": start.user[0], "group": start.user[1], "extra_groups": []}
 
 
 def _mark(folder: Path) -> str:
@@ -244,29 +312,32 @@ class _Watch:
         self._began = clock()
         self._ends = self._began + self._question.limit * 2 + self._question.patience + _SET_UP
         self._due = self._began + question.patience
+        self._missed: Missed | None = None
+        self._may_start = False
+        self._shown = question.target.shown
 
-    def wait(self) -> dict[str, Any]:
-        """Return the report with the measurement; raise ProbeError or UsageError if there is none."""
+    def wait(self, missed: Missed | None, start: Start | None, may_start: bool) -> dict[str, Any]:
+        """Return the report with the measurement; raise ProbeError or UsageError if there is none.
+
+        ``missed``: the processes of a command that have no agent; ``start``: what was started in place of
+        the command. Raises _StartAgain, if it ``may_start`` something else, where that would help.
+        """
         processes, target = self._processes, self._question.target
+        self._missed, self._may_start = missed, may_start
+        if start is not None:
+            self._shown = f"{target.shown} (of which {start.shown} was started again, since {start.why})"
         while True:
             ended = self._process.poll() is not None
             over = bool(processes.prober) and not is_alive(processes.prober)
             for report in self._new_reports():
                 if report["kind"] == "measured":
                     return {**report, "passed": self._passed(report)}
-                if report["kind"] == "failed":
-                    raise self._failure(report)
-                if report["kind"] == "measuring":
-                    self._measuring = report
-                self._set_up.note(report)
-                if report["kind"] in ("probing", "starved"):
-                    limits = 1 if report["kind"] == "probing" else 2
-                    self._ends = clock() + limits * self._question.limit + _AFTER_CLAIMING
-                processes.note(report)
+                self._note(report)
             now = clock()
+            self._scan(now)
             if over:
                 raise ProbeError(
-                    f"{target.shown}: the process ended while it was probed{self._last_output()}"
+                    f"{self._shown}: the process ended while it was probed{self._last_output()}"
                 )
             if ended and not processes.any_alive(now):
                 raise self._not_probed()
@@ -278,10 +349,37 @@ class _Watch:
                 raise self._timed_out(now)
             time.sleep(_POLL)
 
+    def _note(self, report: dict[str, Any]) -> None:
+        """Update the state with a report; raise the error that it tells of."""
+        if report["kind"] == "failed":
+            raise self._failure(report)
+        if report["kind"] == "measuring":
+            self._measuring = report
+        self._set_up.note(report)
+        if report["kind"] in ("probing", "starved"):
+            limits = 1 if report["kind"] == "probing" else 2
+            self._ends = clock() + limits * self._question.limit + _AFTER_CLAIMING
+        self._processes.note(report)
+
+    def _scan(self, now: float) -> None:
+        """Look for processes of a command that the agent has not entered."""
+        if self._missed is not None:
+            self._missed.scan(now)
+            self._processes.missed = self._missed.alive
+
     def _check_command(self, now: float) -> None:
         """Query the processes of a command; raise ProbeError when there is nothing to wait for."""
+        missed = self._missed
+        if missed is not None and missed.with_gevent and not self._processes.loads_gevent:
+            # A process that has the agent may still load gevent, until --after.
+            alone = now > missed.with_gevent[0].gevent + _SETTLES and not self._processes.any_alive(now)
+            if alone or now > self._due:
+                self._start_again()
+            if now > self._due + (0.0 if alone else _UNLOADED):
+                raise self._unentered()
         if not self._processes.known:
-            if now > self._due + _UNHEARD:
+            waits = _UNLOADED if missed is not None and missed.every else _UNHEARD
+            if now > self._due + waits:
                 raise self._not_probed()
             return
         if self._set_up.given_up(now):
@@ -294,12 +392,29 @@ class _Watch:
         elif pid := self._processes.deaf(now - _DEAF):
             why = self._processes.why if self._set_up.idles(now) else ""
         if why:
-            self._set_up.give_up(why, pid)
+            self._start_again()
+            self._set_up.give_up(f"{why}{self._and_missed()}", pid)
             return
         self._processes.ask(now, now > self._due)
 
+    def _start_again(self, any_of_them: bool = False) -> None:
+        """Have the process started again that has no agent, where there is one and that is possible."""
+        found = self._missed.to_start(any_of_them) if self._missed is not None and self._may_start else None
+        if found is not None and found.start is not None:
+            raise _StartAgain(found.start)
+
+    def _unentered(self) -> ProbeError:
+        """Return the error for a command whose processes with gevent have no agent."""
+        told = self._missed.told() if self._missed is not None else ""
+        return ProbeError(f"{self._shown}: {told}{self._last_output()}")
+
+    def _and_missed(self) -> str:
+        """Return what is to be added where it is said that nothing could be probed."""
+        told = self._missed.told() if self._missed is not None else ""
+        return f"; {told}" if told else ""
+
     def _timed_out(self, now: float) -> ProbeError:
-        shown, took = self._question.target.shown, f"{now - self._began:.0f} s"
+        shown, took = self._shown, f"{now - self._began:.0f} s"
         if self._processes.prober:
             return ProbeError(f"{shown}: the probe gave no result; {took} after the start it was given up")
         if not self._processes.known:
@@ -336,7 +451,12 @@ class _Watch:
 
     def _not_probed(self) -> Exception:
         """Return the error for a target that ended, or whose agent never reported."""
-        shown, code, last = self._question.target.shown, self._process.poll(), self._last_output()
+        shown, code, last = self._shown, self._process.poll(), self._last_output()
+        missed = self._missed
+        if missed is not None and not self._processes.prober:
+            self._start_again(any_of_them=not code and not self._processes.known)
+            if missed.with_gevent and not self._processes.loads_gevent:
+                return self._unentered()
         if raised := self._processes.raised:
             text = redact(" ".join(raised["text"].split())) + _place(raised)
             return ProbeError(f"{shown} ended with {text}, before it made an HTTPS connection")
@@ -347,10 +467,11 @@ class _Watch:
         if not self._question.target.command:
             return ProbeError(f"{shown} ended before it could be probed{last}")
         if not self._processes.known:
-            why = "no Python that heeds PYTHONPATH was started (python -I, -E and -S do not)"
-            return ProbeError(f"{shown}: {why}{last}")
+            if missed is not None and missed.every:
+                return self._unentered()
+            return ProbeError(f"{shown}: no Python was seen among its processes{last}")
         if not self._processes.loads_gevent:
-            return ProbeError(f"{shown}: {_NO_GEVENT}{last}")
+            return ProbeError(f"{shown}: {_NO_GEVENT}{self._and_missed()}{last}")
         why = self._processes.why or "what used gevent ended before it could be probed"
         return ProbeError(f"{shown} ended, and was not probed: {why}{last}")
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
+
+from downloader.core.redact import redact
 
 __all__ = [
     "Cause",
@@ -15,12 +19,16 @@ __all__ = [
     "Question",
     "Remedy",
     "RequestSpan",
+    "Start",
     "Target",
     "Timeline",
     "Verdict",
+    "shown_command",
 ]
 
 Verdict = Literal["concurrent", "serialized", "error"]
+
+_SHOWN = 80  # characters of a command line
 
 # The files of gevent, on Python 2.7 as well, that call the operating system on non-blocking sockets only.
 _NON_BLOCKING = re.compile(r"/gevent/_?(socket[23]?|socketcommon|ssl3?|sslgte279)\.py$")
@@ -41,6 +49,33 @@ class Target:
         if self.command:
             return " ".join(self.command)
         return self.app or f"--style {self.style}"
+
+
+@dataclass(frozen=True)
+class Start:
+    """A process that is started in place of a command, since it had come to run without the agent.
+
+    ``file`` is executed; ``env`` is without the diagnostics' own variables; ``why``: what kept them out;
+    ``user``: user and group, where they are others than those of this process.
+    """
+
+    argv: list[str]
+    env: dict[str, str]
+    folder: str
+    file: str
+    why: str
+    user: tuple[int, int] | None = None
+
+    @property
+    def shown(self) -> str:
+        """Return its command line, shortened, without secrets."""
+        return shown_command(self.argv)
+
+
+def shown_command(argv: Sequence[str]) -> str:
+    """Return a command line for a message: shortened, and without secrets."""
+    text = redact(" ".join(shlex.join(argv).split()))
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
 @dataclass(frozen=True)
@@ -82,7 +117,8 @@ class Observation:
     - ``paced``: the built-in server showed that the program spaces its requests out, with any server;
     - ``argv``: of the probed process;
     - ``passed``: seconds that the probe took by the clock of the process, and by the kernel's time stamps
-      of its reports; None where there are no reports.
+      of its reports; None where there are no reports;
+    - ``start``: what was started in place of the command, since the agent had not come in.
     """
 
     result: dict[str, Any]
@@ -93,6 +129,7 @@ class Observation:
     paced: bool = False
     argv: list[str] = field(default_factory=list)
     passed: tuple[float, float] | None = None
+    start: Start | None = None
 
     @property
     def held(self) -> list[dict[str, Any]]:
@@ -199,7 +236,8 @@ class Diagnosis:
 
     ``causes`` of a concurrent process are limits that the program sets itself. ``remedies`` were measured
     to work, best first; ``tried`` were measured not to work; ``fixable``: remedies are known for the cause,
-    whether measured or not. ``timeline`` and ``excerpts`` (of the places in ``causes`` and ``held``) are
+    whether measured or not; ``notes``: what else to
+    know of the check. ``timeline`` and ``excerpts`` (of the places in ``causes`` and ``held``) are
     not in the JSON.
     """
 
@@ -219,6 +257,7 @@ class Diagnosis:
     fixable: bool = False
     timeline: Timeline | None = None
     excerpts: list[Excerpt] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def json(self) -> dict[str, Any]:
         """Return the diagnosis as ``--json`` prints it."""

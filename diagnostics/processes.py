@@ -20,7 +20,7 @@ from diagnostics.agent.https_agent.choice import OVERSEES, UNUSED
 from diagnostics.agent.https_agent.clocks import clock
 from diagnostics.agent.https_agent.life import SIGNAL
 
-__all__ = ["Processes", "end_all", "is_alive", "send"]
+__all__ = ["Processes", "end_all", "has_agent", "is_alive", "is_interpreter", "send"]
 
 _REACTS = 2.0  # seconds within which a process responds to the signal
 _AGAIN = 0.5  # seconds between two rounds of queries
@@ -74,6 +74,7 @@ class Processes:
         self._outbox = outbox
         self._mark = mark
         self.root = 0
+        self.missed: set[int] = set()  # those in which no agent will ever be
         self._seen: dict[int, float] = {}  # interpreters without a report, since when
         self._all: dict[int, _Process] = {}
         self._queue: list[int] = []
@@ -184,7 +185,7 @@ class Processes:
         path.with_suffix(".part").rename(path)
 
     def _alive(self) -> list[_Process]:
-        return [each for each in self._all.values() if _has_agent(each.pid)]
+        return [each for each in self._all.values() if has_agent(each.pid)]
 
     def any_alive(self, now: float) -> bool:
         """Return True if a process (a daemon, a worker) may still be probed, even if it has not reported
@@ -196,9 +197,9 @@ class Processes:
         return any(self._scan_starting(now) for _ in range(_SCANS))
 
     def _scan_starting(self, now: float) -> bool:
-        silent = _belonging(self.root, self._mark.encode(), self.known) - set(self._all)
+        silent = _belonging(self.root, self._mark.encode(), self.known) - set(self._all) - self.missed
         self._seen = {
-            pid: self._seen.get(pid, now) for pid in silent if _has_agent(pid) or _is_interpreter(pid)
+            pid: self._seen.get(pid, now) for pid in silent if has_agent(pid) or is_interpreter(pid)
         }
         return any(now < since + _STARTS for since in self._seen.values())
 
@@ -360,7 +361,7 @@ def send(pid: int, number: int) -> bool:
     return True
 
 
-def _has_agent(pid: int) -> bool:
+def has_agent(pid: int) -> bool:
     """Return True for a running process that handles the agent's signal.
 
     A child of gevent's Popen sends its first report before it executes another program, which the signal
@@ -379,9 +380,12 @@ def _handles(pid: int, number: int) -> bool:
     return fields["State"].strip()[0] not in "ZX" and bool(caught >> (number - 1) & 1)
 
 
-def _is_interpreter(pid: int) -> bool:
+def is_interpreter(pid: int) -> bool | None:
+    """Return whether a process executes a file named like a Python; None where it cannot be read."""
     try:
         return os.path.basename(os.readlink(f"/proc/{pid}/exe")).startswith(("python", "pypy"))
+    except PermissionError:
+        return None
     except OSError:
         return False
 

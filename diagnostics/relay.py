@@ -17,6 +17,7 @@ import signal
 from collections.abc import Iterator, Mapping, Sequence
 
 from diagnostics.errors import UsageError
+from diagnostics.model import Start
 
 __all__ = ["Command", "end_like", "started"]
 
@@ -30,9 +31,27 @@ _PR_SET_PDEATHSIG = 1
 class Command:
     """A running command. Call ``wait()`` in the thread that started it."""
 
-    def __init__(self, pid: int, canary: _Canary) -> None:
+    def __init__(self, pid: int, canary: _Canary, mask: set[int | signal.Signals]) -> None:
         self.pid = pid
         self._canary = canary
+        self._mask = mask
+        self._next: tuple[Start, list[str], dict[str, str]] | None = None
+
+    def replace(self, start: Start, argv: Sequence[str], env: Mapping[str, str]) -> None:
+        """Kill the command and have ``wait``, in its thread, start ``argv`` in its place, as ``start``
+        tells."""
+        self._next = start, list(argv), dict(env)
+        with contextlib.suppress(ProcessLookupError):  # it has ended
+            os.kill(self.pid, signal.SIGKILL)
+
+    def _replaced(self, status: int) -> bool:
+        """Return whether the command was killed to start another one, which now runs."""
+        if self._next is None or not os.WIFSIGNALED(status) or os.WTERMSIG(status) != signal.SIGKILL:
+            return False
+        start, argv, env = self._next
+        self._next = None
+        self.pid = _spawn(argv, env, self._mask, start)
+        return True
 
     def wait(self) -> int:
         """Forward signals until the command ends; return its wait status."""
@@ -44,6 +63,8 @@ class Command:
                 continue
             pid, status = os.waitpid(self.pid, os.WNOHANG | os.WUNTRACED)
             if pid and not os.WIFSTOPPED(status):
+                if self._replaced(status):
+                    continue
                 return status
             if pid:
                 # Stop as well, for the shell to see it. SIGCONT is forwarded like any other signal.
@@ -63,7 +84,7 @@ def started(argv: Sequence[str], env: Mapping[str, str]) -> Iterator[Command]:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _ALL)
     try:
         with contextlib.closing(_Canary()) as canary:
-            yield Command(_spawn(argv, dict(env), before), canary)
+            yield Command(_spawn(argv, dict(env), before), canary, before)
     finally:
         while signal.sigtimedwait(_ALL, 0) is not None:
             pass  # discard what was meant for the command, which has ended
@@ -83,13 +104,15 @@ def end_like(status: int) -> int:
     return 128 + number  # reached as process 1 of a container, which the signal does not terminate
 
 
-def _spawn(argv: Sequence[str], env: dict[str, str], mask: set[int | signal.Signals]) -> int:
+def _spawn(
+    argv: Sequence[str], env: dict[str, str], mask: set[int | signal.Signals], start: Start | None = None
+) -> int:
     library = _library()  # loaded before the fork: little is safe in the child
     failed, tell = os.pipe()
     pid = os.fork()
     if not pid:
         try:
-            _execute(argv, env, mask, library)
+            _execute(argv, env, mask, library, start)
         except OSError as error:
             os.write(tell, str(error.errno).encode())
         finally:
@@ -103,7 +126,11 @@ def _spawn(argv: Sequence[str], env: dict[str, str], mask: set[int | signal.Sign
 
 
 def _execute(
-    argv: Sequence[str], env: dict[str, str], mask: set[int | signal.Signals], library: ctypes.CDLL
+    argv: Sequence[str],
+    env: dict[str, str],
+    mask: set[int | signal.Signals],
+    library: ctypes.CDLL,
+    start: Start | None,
 ) -> None:
     """In the child: undo Python's own settings, then execute ``argv``."""
     _die_with_parent(library)
@@ -114,6 +141,9 @@ def _execute(
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    if start is not None:
+        os.chdir(start.folder)
+        os.execve(start.file, list(argv), env)
     os.execvpe(argv[0], list(argv), env)
 
 

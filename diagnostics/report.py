@@ -23,6 +23,8 @@ def show(question: Question, found: Diagnosis, console: Console, fixed: bool, pr
     """
     word, style = _STYLES[found.verdict]
     console.print(Text.assemble((f"{word:<6}", style), headline(found)))
+    for note in found.notes:
+        console.print(Text.assemble(("note  ", "bold"), note))
     head = "limit " if found.verdict == "concurrent" else "cause "
     for cause in found.causes:
         console.print(Text.assemble((head, "bold"), (cause.code, "yellow"), f"  {cause.where}"))

@@ -29,6 +29,7 @@ Spot = Sequence[Any]  # file, line, function; column, in what the user wrote wit
 
 _LONGEST = 80  # characters of a statement
 _LARGEST = 4 << 20  # bytes of a source
+_PACKED = re.compile(r"\.(whl|egg)/")  # a folder that is a package by itself, as pex makes them
 
 
 def where(spot: Spot | None, facts: dict[str, Any]) -> str:
@@ -126,7 +127,7 @@ def is_own(spot: Spot, facts: dict[str, Any]) -> bool:
         return path in facts.get("sources", {})
     # The same as the agent's `kind_of_file`: who works inside of an installed package has it for their own.
     inside = _from(facts.get("cwd") or "", path)
-    if "-packages" in inside:
+    if "-packages" in inside or _PACKED.search(inside):
         return False
     if inside != path:
         return True

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from diagnostics.agent.https_agent.life import VARIABLE
+from diagnostics.agent.https_agent.entrance import VARIABLE
 from diagnostics.launch import new_outbox, write_spec
 from diagnostics.model import Observation
 from diagnostics.unpacking import agent_in

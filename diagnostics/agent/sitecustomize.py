@@ -6,16 +6,19 @@ import sys
 
 def _begin():
     # type: () -> None
-    from https_agent import life  # type: ignore[import-not-found]
+    from https_agent import children, entrance, life  # type: ignore[import-not-found]
 
     spec = life.read_spec()
     # No module of the agent may be importable by name in the application.
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder or ".") != here]
+    entrance.restore(os.environ)
     ours = sys.modules.pop("sitecustomize", None)
     if getattr(sys.getprofile(), "__module__", None) == "encodings":
         sys.setprofile(None)  # a remedy still waits for a .pth file, but all have been read
     agent = None
+    if spec is not None:
+        children.keep(spec)
     if spec is not None and spec["mode"] == "watch":
         from https_agent import watch
 

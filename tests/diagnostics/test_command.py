@@ -102,7 +102,7 @@ def test_command_that_fails(run, write):
 
 def test_command_that_is_not_python(run):
     answer = run("--after", "200ms", "--", "sleep", "1000")
-    assert (answer.code, "no Python that heeds PYTHONPATH" in answer.line) == (4, True)
+    assert (answer.code, "no Python was seen among its processes" in answer.line) == (4, True)
 
 
 def test_command_that_does_not_exist(run):

@@ -183,17 +183,64 @@ print([name for name in ("ssl", "socket", "threading", "gevent", "select") if na
 
 
 @pytest.mark.parametrize(
-    ("command", "code"),
-    [([sys.executable, "-I", "app.py"], 4), (["sh", "-c", "exit 4"], 4)],
-    ids=["-I", "sh"],
+    ("command", "said"),
+    [
+        ([sys.executable, "-S", "app.py"], "was watched: the diagnostics are not in process"),
+        (["sh", "-c", "exit 4"], "was seen: no Python was seen among its processes"),
+    ],
+    ids=["-S", "sh"],
 )
 def test_command_that_cannot_be_watched_runs_unchanged(
-    watch: Starter, program: Writer, command: list[object], code: int
+    watch: Starter, program: Writer, command: list[object], said: str
 ) -> None:
     program("import sys; sys.exit(4)")
     job = watch("--", *command)
-    assert job.wait() == code
-    assert job.err.startswith("watch: no gevent process was seen: no Python that heeds PYTHONPATH")
+    assert job.wait() == 4
+    assert job.err.startswith(f"watch: no gevent process {said}")
+
+
+# It computes before it loads gevent, so that this is seen before, on a busy machine too.
+BEGINS = """
+import sys, time
+end = time.process_time() + 0.3
+while time.process_time() < end:
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        [sys.executable, "-I", "app.py"],
+        ["sh", "-c", f"PYTHONPATH=src exec {sys.executable} app.py"],
+        [
+            sys.executable,
+            "-c",
+            "import os, sys; os.environ.clear(); os.execv(sys.executable, [sys.executable, 'app.py'])",
+        ],
+    ],
+    ids=["isolated", "shell", "scrubs"],
+)
+def test_python_that_would_not_have_the_agent_is_watched(
+    watch: Starter, program: Writer, tmp_path: Path, command: list[str]
+) -> None:
+    (tmp_path / "typed").write_text("typed")
+    program(f"{BEGINS}{PATCHED}\ngevent.sleep(0.1)\nblock()\nprint(sys.stdin.read())\nsys.exit(7)\n")
+    with open(tmp_path / "typed") as typed:
+        job = watch("--", *command, stdin=typed)
+        assert job.wait() == 7
+    assert job.out == "typed\n"
+    assert "watch: a hub was held once longer than 100 ms" in job.err, job.err
+    assert ("is started again by itself" in job.err) == (command[0] == "sh")
+
+
+def test_process_below_a_shell_that_is_not_watched_is_named(watch: Starter, program: Writer) -> None:
+    program(f"{PATCHED}\ngevent.sleep(0.3)\n")
+    job = watch("--", "sh", "-c", f"{sys.executable} -I app.py; exit 3")
+    assert job.wait() == 3
+    assert f"({sys.executable} -I app.py), which has loaded gevent: -I ignores PYTHONPATH" in job.err, (
+        job.err
+    )
 
 
 @pytest.mark.parametrize(

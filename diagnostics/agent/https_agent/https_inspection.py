@@ -105,6 +105,7 @@ try:
 except OSError:
     _START = ""  # it was removed
 _PACKAGE_FOLDERS = ("site-packages", "dist-packages")
+_PACKED = (".whl", ".egg")  # of folders that are packages by themselves, as pex and setuptools make them
 
 
 def absolute(path):
@@ -125,7 +126,7 @@ def kind_of_file(name):
     if _is_at_work(path):
         return "user"
     parts = _parts(path)
-    if any(each in parts for each in _PACKAGE_FOLDERS):
+    if any(each in _PACKAGE_FOLDERS or each.endswith(_PACKED) for each in parts[:-1]):
         return "gevent" if "gevent" in parts or "greenlet" in parts else "package"
     if path.startswith(_LIBRARY + os.sep):
         return "library"

@@ -16,6 +16,7 @@ import weakref
 from . import (
     choice,
     clocks,
+    entrance,
     facts,
     fetchers,
     frames,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     Fetch = Callable[[str], Any]
 
-VARIABLE = "HTTPS_DIAGNOSTICS"
+VARIABLE = entrance.VARIABLE
 # The controller sends it when --after has passed; no other program is known to use it.
 SIGNAL = signal.SIGRTMAX - 5 if hasattr(signal, "SIGRTMAX") else signal.SIGUSR2
 _IMPORTS = 15.0  # seconds after which an import is regarded as the program itself

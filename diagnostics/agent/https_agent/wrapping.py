@@ -10,7 +10,7 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
-    from typing import Any, Callable, Dict, List
+    from typing import Any, Callable, Dict, Iterable, List
 
     Before = Callable[[FrameType, Dict[str, Any]], None]
 
@@ -39,6 +39,33 @@ def wrap(owner, name, before, static=False):
     setattr(owner, name, staticmethod(noted) if static else noted)
 
 
+def replace(owner, name, replacement):
+    # type: (Any, str, Callable[[Any], Any]) -> None
+    """Put ``replacement(function)`` in the place of the built-in ``owner.name``; replace it only once."""
+    function = vars(owner).get(name)
+    if function is None or getattr(function, "_https_agent", False):
+        return
+    noted = _pretending(replacement(function), function, _FIELDS)
+    for names in (getattr(owner, "supports_fd", None), getattr(owner, "supports_dir_fd", None)):
+        if names is not None and function in names:
+            names.add(noted)
+    setattr(owner, name, noted)
+
+
+def _pretending(noted, function, fields):
+    # type: (Any, Any, Iterable[str]) -> Any
+    """Return ``noted`` with the name, the documentation and all else of ``function``."""
+    vars(noted).update(vars(function) if hasattr(function, "__dict__") else {})
+    for field in fields:
+        try:
+            setattr(noted, field, getattr(function, field))
+        except (AttributeError, TypeError):
+            pass
+    noted._https_agent = True
+    noted.__wrapped__ = function
+    return noted
+
+
 def alike(function, before):
     # type: (Any, Before) -> Any
     """Return a function of the same signature, name and documentation that calls ``before`` first."""
@@ -56,15 +83,7 @@ def alike(function, before):
         # The file is one of the agent's, so that the frame counts as the agent's.
         exec(compile(_source(code), __file__, "exec"), told)  # noqa: S102
         noted = told["noted"]
-    vars(noted).update(vars(function) if hasattr(function, "__dict__") else {})
-    for field in _FIELDS + (_MORE if code is not None else ()):
-        try:
-            setattr(noted, field, getattr(function, field))
-        except (AttributeError, TypeError):
-            pass
-    noted._https_agent = True
-    noted.__wrapped__ = function
-    return noted
+    return _pretending(noted, function, _FIELDS + (_MORE if code is not None else ()))
 
 
 def _count(code):

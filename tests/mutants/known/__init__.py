@@ -26,6 +26,7 @@ from known import (
     shards,
     storing,
     watching,
+    ways_in,
 )
 from known.mutant import Mutant
 
@@ -51,4 +52,5 @@ KNOWN: tuple[Mutant, ...] = (
     *running.KNOWN,
     *shards.KNOWN,
     *watching.KNOWN,
+    *ways_in.KNOWN,
 )
