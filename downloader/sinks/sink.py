@@ -44,6 +44,7 @@ __all__ = [
     "Recovered",
     "Sink",
     "SinkKind",
+    "Strays",
     "Suspends",
     "Unprepared",
     "Verify",
@@ -203,6 +204,24 @@ class Suspends(Protocol):
 
         Items may still be stored. Raises DestinationError.
         """
+
+
+@runtime_checkable
+class Strays(Protocol):
+    """What the ``BatchWriter`` of a sink may have as well, if files may be moved while it stores them.
+
+    Whoever moves a directory away takes with it what is stored there from then on.
+    """
+
+    def astray(self) -> Callable[[str], bool] | None:
+        """Return a function that says of a name whether its file may be elsewhere; None if none is.
+
+        It is called when all items of the batch are finished, and must not take long. What it returns True
+        for is verified, and fetched again.
+        """
+
+    def found(self) -> None:
+        """Note that what was ``astray`` is being verified, and is not to be told again."""
 
 
 class Sink(Protocol):

@@ -6,14 +6,14 @@ from collections.abc import Collection, Iterator
 
 import msgspec
 
-from downloader.core.item_states import OWNED, written
+from downloader.core.item_states import IN_FLIGHT, OWNED, SKIPPED, written
 from downloader.core.lease_items import Items
 from downloader.errors import FetchError, failure_kind
 from downloader.process.long_work import READ_AT_ONCE, Pauses, in_thread
 from downloader.sinks.sink import NEW, SAME, Recovered, Sink, Written
 from downloader.worker.active_batch import ActiveBatch
 
-__all__ = ["Exempt", "reconcile", "settled"]
+__all__ = ["Exempt", "lost", "reconcile", "settled"]
 
 
 class Exempt(msgspec.Struct, frozen=True):
@@ -97,6 +97,28 @@ def settled(
             else:
                 if kept is not None:
                     yield index, kept
+
+
+def lost(batch: ActiveBatch, items: Items, sink: Sink) -> list[int]:
+    """Return the indices of the published items that are not in the destination any more.
+
+    Somebody has moved or removed their directory since the batch was leased. Reads the files that may be
+    elsewhere; lets other greenlets run in between.
+    """
+    is_astray = batch.astray()
+    batch.found()
+    if is_astray is None:
+        return []
+    found = []
+    pause = Pauses()
+    for index in batch.wanted():
+        state = batch.states[index]
+        if IN_FLIGHT < state < SKIPPED and is_astray(name := items[index].name):
+            pause()
+            crc = batch.marks.arrays[1][index]
+            if not _on_disk(sink, Written(batch.seq, index, name, state - 2, crc)):
+                found.append(index)
+    return found
 
 
 def _on_disk(sink: Sink, written: Written) -> bool:

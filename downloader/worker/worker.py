@@ -63,7 +63,7 @@ from downloader.worker.connection_control import ConnectionControl, first_limit
 from downloader.worker.heartbeat import make_heartbeat
 from downloader.worker.host_failures import HostFailures
 from downloader.worker.narrowing import Narrowing
-from downloader.worker.reconciling import Exempt, reconcile, settled
+from downloader.worker.reconciling import Exempt, lost, reconcile, settled
 from downloader.worker.recorded_batch import batch_maker
 from downloader.worker.requests import TaskBuilder
 from downloader.worker.retries import Retries
@@ -115,6 +115,7 @@ class Worker:
             self.schedule.interval = config.worker_count / config.rate
         self.batches: dict[int, ActiveBatch] = {}
         self.greenlets = Group()
+        self._searched: set[int] = set()  # batches of which files are searched for
         self.commits = BatchCommits(self._committed, self.fatal)
         self.credit_out = self._finished_before = 0
         self.draining = self.drained = False
@@ -386,8 +387,35 @@ class Worker:
 
     def batch_finished(self, batch: ActiveBatch) -> None:
         """Commit and report ``batch``, whose last item is finished."""
-        if batch.lease.seq in self.batches:
+        seq = batch.lease.seq
+        if seq not in self.batches or seq in self._searched:
+            return
+        if batch.astray() is None:
             self.commits.begin(batch)
+        else:
+            self._searched.add(seq)
+            self.greenlets.spawn(self._search, batch)
+
+    def _search(self, batch: ActiveBatch) -> None:
+        """Fetch again what is not in DEST any more, since a directory was moved or removed."""
+        try:
+            items = items_of(batch.lease)
+            indices = lost(batch, items, self.sink)
+            self._searched.discard(batch.seq)
+            if self.drained:
+                return  # the next run verifies them
+            if indices:
+                text = "a directory in DEST was moved or removed during the run: {} files of it that were "
+                text += (
+                    "being stored are fetched again; of those stored before, verify names what is missing"
+                )
+                self.link.send(Log("warning", text.format(len(indices))))
+            for index in indices:
+                batch.lose(index)
+            self._schedule_each(batch, items, set(batch.wanted()).difference(indices))
+        except Exception as error:
+            self.fatal(error)
+        self.dispatch()
 
     def _committed(self, batch: ActiveBatch) -> None:
         del self.batches[batch.lease.seq]
