@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import signal
@@ -33,6 +34,7 @@ from downloader.messages import Tally
 from downloader.process.watching import stalled_text
 from downloader.reporting.progress import Progress, Totals
 from downloader.storage.destination import foreign_before, make_directory
+from downloader.storage.lock import locked_destination
 from downloader.storage.name_probes import colon_of
 
 __all__ = ["run_cluster"]
@@ -53,7 +55,9 @@ def run_cluster(config: Config) -> Finished:
     if not apart:
         _prepare_output(config)
     progress = Progress(config)
-    with plan_home(config, lambda text: progress.log("warning", text)) as home:
+    # Also from runs whose journals or plans are elsewhere; the slices share it.
+    alone = contextlib.nullcontext() if apart else locked_destination(config.output)
+    with plan_home(config, lambda text: progress.log("warning", text)) as home, alone:
         found = home.directory.read()
         if config.retry_failed and found is None:
             raise ConfigError(

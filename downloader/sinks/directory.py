@@ -54,6 +54,7 @@ _PROC_FDS = "/proc/self/fd"
 _open, _write, _link, _close = posix.open, posix.write, posix.link, posix.close
 _digits = functools.cache(lambda fd: b"%d" % fd)
 _UNNAMED = os.O_WRONLY | _TMPFILE | os.O_CLOEXEC
+_NOWHERE = (-1, -1)
 _MOST_READS = 3  # of a large file that has the name and is changed meanwhile
 # The errors of link() on file systems without hard links.
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
@@ -481,17 +482,20 @@ class FilesSink:
             self._release(held.fd)
 
     def _identity_at(self, path: str, known: dict[str, tuple[int, int]]) -> tuple[int, int]:
-        """Return which directory has ``path`` now, with no link on the way; (-1, -1) if none has.
+        """Return which directory has ``path`` now, with no link on the way; _NOWHERE if none has.
 
         ``known`` has those that were found before.
         """
         if (found := known.get(path)) is not None:
             return found
         above = path.rpartition("/")[0]
-        identity = (-1, -1)
-        if not above or self._identity_at(above, known) != identity:
-            with contextlib.suppress(OSError):
+        identity = _NOWHERE
+        if not above or (known.get(above) or self._identity_at(above, known)) is not _NOWHERE:
+            try:
                 status = os.stat(path, dir_fd=self._root, follow_symlinks=False)
+            except OSError:
+                pass
+            else:
                 if stat.S_ISDIR(status.st_mode):
                     identity = (status.st_dev, status.st_ino)
         known[path] = identity

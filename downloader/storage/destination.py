@@ -35,7 +35,7 @@ from downloader.storage.fsync import boot_id, syncfs
 from downloader.storage.journal import NAME as JOURNAL
 from downloader.storage.journal import JobSpec, Journal
 from downloader.storage.ledger import read_merged
-from downloader.storage.lock import lock
+from downloader.storage.lock import lock, lock_destination
 from downloader.storage.name_key import name_key
 from downloader.storage.name_owners import settle_contested
 from downloader.storage.name_probes import colon_of, folds_names
@@ -111,6 +111,8 @@ class Destination:
         # Opened before files are stored: a sync reports the failures since its descriptor was opened.
         self._root = os.open(config.local_output, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         opened.callback(os.close, self._root)
+        if not config.slice and not config.is_bucket:  # slices share it: the driver has locked it
+            lock_destination(self._root, config.output)
         self._unsynced: DestinationError | None = None
         self.name_key = name_key(self.home)
         if config.restart:
@@ -215,8 +217,8 @@ class Destination:
 
     @property
     def inherited(self) -> tuple[int, ...]:
-        """The descriptors that the processes of the run inherit: the lock, and the home."""
-        return self.lock_fd, self.home.fd
+        """The descriptors that the processes of the run inherit: the locks, and the home."""
+        return self.lock_fd, self.home.fd, self._root
 
     def ledger(self, number: int) -> Entry:
         """Return the ledger of worker ``number``."""

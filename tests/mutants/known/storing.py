@@ -398,4 +398,15 @@ KNOWN = (
         "fcntl.LOCK_SH",
         (f"{PROCESSES}test_second_run_on_a_destination_is_refused",),
     ),
+    Mutant(
+        "runs with journals in different places share DEST",
+        "two runs at once in one DEST: each replaces files of the other, and both say complete",
+        "Destination._open",
+        "not config.slice and not config.is_bucket",
+        "False",
+        (
+            "tests/integration/test_journal_apart.py::"
+            "test_runs_with_other_journals_do_not_share_a_destination_at_once",
+        ),
+    ),
 )
