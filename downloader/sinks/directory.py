@@ -26,7 +26,7 @@ from pathlib import Path
 from time import monotonic
 from typing import NamedTuple
 
-from downloader.core.checksum import crc32
+from downloader.core.checksum import MOST_READ, UNREAD, crc32
 from downloader.core.file_errors import Step, code_of
 from downloader.core.item_states import OWNED
 from downloader.core.naming import shown
@@ -63,6 +63,14 @@ _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 def _remove(name: str, directory: int) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(name, dir_fd=directory)
+
+
+def _crc_in_pieces(fd: int, size: int) -> int:
+    """Return the CRC-32 of a file; other greenlets run meanwhile, and one that is killed ends soon."""
+    crc = 0
+    for _ in range(0, size, PIECE):
+        crc = in_thread(crc_of, fd, crc, PIECE)
+    return crc
 
 
 class _Met(NamedTuple):
@@ -163,9 +171,8 @@ class FilesWriter:
             self._met = _Met((), 0, error, times)
             return
         try:
-            before, crc = os.fstat(fd), 0
-            for _ in range(0, before.st_size, PIECE):
-                crc = in_thread(crc_of, fd, crc, PIECE)
+            before = os.fstat(fd)
+            crc = _crc_in_pieces(fd, before.st_size)
             self._met = _Met(_identity(before), crc, None, times)
         except OSError as error:
             self._met = _Met((), 0, error, times)
@@ -183,7 +190,7 @@ class FilesWriter:
 
     def _kept_crc(self, found: os.stat_result) -> int:
         """Return the CRC-32 of the file that has the name; may raise Unprepared."""
-        if found.st_size <= READ_AT_ONCE:
+        if found.st_size <= READ_AT_ONCE or found.st_size > MOST_READ:
             return self._sink.crc_at(self._leaf, self._directory)
         met = self._read_before(found)
         if met.error is not None:
@@ -303,6 +310,7 @@ class FilesSink:
         self._most_held = held_directories()
         self._pins: dict[int, int] = {}
         self._retired: set[int] = set()
+        self._unread: set[str] = set()  # large files that are kept, and read when asked for again
 
     def begin(self, lease: Lease) -> DirectoryBatch:
         """See ``Sink``. Each file is published at once, so a batch leaves nothing to remove."""
@@ -396,6 +404,10 @@ class FilesSink:
             if found.st_ctime_ns >= self.rules.foreign_before_ns:
                 return None
             self.check_kept(name, found)
+            if READ_AT_ONCE < found.st_size <= MOST_READ and name not in self._unread:
+                self._unread.add(name)
+                raise Unprepared
+            self._unread.discard(name)
             return found.st_size, self.crc_at(leaf, directory)
         except FileNotFoundError:
             return None
@@ -403,10 +415,16 @@ class FilesSink:
             raise self.failed(error, name) from error
 
     def crc_at(self, leaf: str, directory: int) -> int:
-        """Return the CRC-32 of a file. Raises OSError."""
+        """Return the CRC-32 of a file, UNREAD if it is too large to be read for that. Raises OSError.
+
+        Call it in a greenlet, which waits meanwhile if the file is large.
+        """
         fd = os.open(leaf, READ, dir_fd=directory)
         try:
-            return crc_of(fd)
+            size = os.fstat(fd).st_size
+            if size > MOST_READ:
+                return UNREAD
+            return crc_of(fd) if size <= READ_AT_ONCE else _crc_in_pieces(fd, size)
         finally:
             os.close(fd)
 

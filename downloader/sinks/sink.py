@@ -244,7 +244,10 @@ class Sink(Protocol):
     def standing(self, name: str) -> tuple[int, int] | None:
         """Return size and CRC-32 of a file ``name`` that existed before the job and is kept, else None.
 
-        Raises FetchError ``file-exists`` if --existing does not allow it, DestinationError.
+        Called in a greenlet, where it must let others run if it takes long. It may be Unprepared, and is
+        then called again when other files were looked for. The CRC-32 may be ``core.checksum.UNREAD``, for
+        a large file, of which only the size is compared then. Raises FetchError ``file-exists`` if
+        --existing does not allow it, DestinationError.
         """
 
     def verify(self, written: Written) -> bool:

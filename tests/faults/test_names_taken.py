@@ -357,3 +357,39 @@ def test_journal_removed_during_the_run(start: Start, tmp_path: Path) -> None:
         assert job.wait() in (1, 4), job.err
         assert "b: http-404" in job.out
         assert "nothing was downloaded there" not in job.err
+
+
+def test_large_files_that_are_kept_hold_up_no_other(
+    start: Start, run_downloader: Run, tmp_path: Path
+) -> None:
+    """Others of the batch are requested first, a stop is heard meanwhile, and terabytes are not read."""
+    root, asked = tmp_path / "d", Event()
+    root.mkdir()
+    kept = [f"a{number:02}" for number in range(40)]
+    for name in kept:
+        (root / name).touch()
+        os.truncate(root / name, 1 << 30)
+    (root / "b").touch()
+    os.truncate(root / "b", 10 << 40)
+
+    def answer(request: Request) -> Sequence[Step]:
+        asked.set()
+        return ok(b"z")
+
+    with Server(files={**dict.fromkeys([*kept, "b"], ok(b"new")), "z": answer}) as server:
+        argv = (server.url, "-o", root, "--existing", "keep", "--workers", 1, "--json")
+        job = start(*argv)
+        assert asked.wait(30)
+        job.kill(signal.SIGINT)
+        assert job.wait() == 130, job.err
+        report = json.loads(job.out)
+        assert report["skipped"] < len(kept)  # most of them were not read yet
+        for name in kept:
+            (root / name).unlink()
+        done = run_downloader(*argv)
+        report = json.loads(done.stdout)
+        assert (done.returncode, report["failed"]) == (0, 0), done
+    assert (root / "b").stat().st_size == 10 << 40
+    assert run_downloader("verify", root).returncode == 0
+    os.truncate(root / "b", 9 << 40)
+    assert run_downloader("verify", root).returncode == 1

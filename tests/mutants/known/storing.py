@@ -409,4 +409,12 @@ KNOWN = (
             "test_runs_with_other_journals_do_not_share_a_destination_at_once",
         ),
     ),
+    Mutant(
+        "large files that are kept are read first",
+        "with --existing keep a large file of the user holds up all requests, and a stop",
+        "FilesSink.standing",
+        "name not in self._unread",
+        "False",
+        (f"{TAKEN}test_large_files_that_are_kept_hold_up_no_other",),
+    ),
 )
