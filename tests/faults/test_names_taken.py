@@ -96,15 +96,29 @@ def test_damaged_file_is_replaced_after_server_failures(run_downloader: Run, tmp
         report_of(run_downloader(server.url, "-o", dest, *ONE))
         damage(dest / "a")
         assert run_downloader("verify", dest).returncode == 1
+        seen = still_damaged(run_downloader, dest, "a")
+        assert (seen["checked"], seen["agree"]) == (1, 1)
         server.routes["/get/a"] = status(404)
         failed = report_of(run_downloader(server.url, "-o", dest, *ONE), 1)
         assert failed["failed_by_error"] == {"http-404": 1}
+        assert run_downloader("verify", dest).returncode == 0  # what is stored agrees
         server.routes["/get/a"] = ok(b"one, new")
         mended = report_of(run_downloader(server.url, "-o", dest, *ONE, "--retry-failed"))
         assert (mended["stored"], mended["replaced"]) == (1, 0)
         assert (dest / "a").read_bytes() == b"one, new"
         assert run_downloader("verify", dest).returncode == 0
     agree(dest, 0)
+
+
+def still_damaged(run_downloader: Run, dest: Path, name: str) -> dict[str, Any]:
+    """Check that verify says of a file that is recorded as damaged what it said before; return that."""
+    text = run_downloader("verify", dest).stdout
+    assert "\n1 file is recorded as damaged and not fetched again yet\n" in text
+    assert f"damaged: {name}\n" in text
+    done = run_downloader("verify", dest, "--json")
+    seen: dict[str, Any] = json.loads(done.stdout)
+    assert (done.returncode, seen["damaged"], seen["damaged_count"]) == (1, [name], 1)
+    return seen
 
 
 def test_damaged_file_of_an_interrupted_job_is_replaced(
@@ -121,6 +135,7 @@ def test_damaged_file_of_an_interrupted_job_is_replaced(
     newest = stored[-1]
     damage(newest)
     assert newest.name in run_downloader("verify", dest).stdout
+    still_damaged(run_downloader, dest, newest.name)
     said = json.loads(run_downloader("status", dest, "--json").stdout)
     assert (said["failed"], said["stored"]) == (0, len(stored) - 1)
     assert said["pending"] == said["listed"] - said["stored"]

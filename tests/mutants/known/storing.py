@@ -417,4 +417,12 @@ KNOWN = (
         "False",
         (f"{TAKEN}test_large_files_that_are_kept_hold_up_no_other",),
     ),
+    Mutant(
+        "damage is said once",
+        "the second verify says that all files agree, and 0, while one is missing",
+        "Journal.damaged_names",
+        "code = 'damaged'",
+        "code = ''",
+        (f"{TAKEN}test_damaged_file_is_replaced_after_server_failures",),
+    ),
 )
