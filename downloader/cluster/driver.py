@@ -16,7 +16,7 @@ from downloader.cluster.fleet_client import FleetClient
 from downloader.cluster.job_slices import JobSlices
 from downloader.cluster.local_disks import gone, is_local, lost_text, write_down_lost
 from downloader.cluster.plan import Done, Plan, digest_of
-from downloader.cluster.plan_home import PlanHome, plan_home
+from downloader.cluster.plan_home import PlanHome, forget_all, plan_home
 from downloader.cluster.results import write_results
 from downloader.cluster.shards import check_bucket, in_whole_shards
 from downloader.cluster.slicer_process import SlicerProcess
@@ -78,6 +78,8 @@ def run_cluster(config: Config) -> Finished:
             colon=COLON if apart or (found and not config.restart) else colon_of(config),
             naming=config.naming,
         )
+        if config.restart:
+            forget_all(config.journal_root)
         plan = home.directory.open(mine, restart=config.restart)
         config = configs.changed(config, colon=plan.colon, naming=plan.naming)
         return _Driver(config, home, plan, progress).run()
