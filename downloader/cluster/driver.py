@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import signal
@@ -15,7 +16,7 @@ from downloader.cluster.fleet_client import FleetClient
 from downloader.cluster.job_slices import JobSlices
 from downloader.cluster.local_disks import gone, is_local, lost_text, write_down_lost
 from downloader.cluster.plan import Done, Plan, digest_of
-from downloader.cluster.plan_home import PlanHome, plan_home
+from downloader.cluster.plan_home import PlanHome, forget_all, plan_home
 from downloader.cluster.results import write_results
 from downloader.cluster.shards import check_bucket, in_whole_shards
 from downloader.cluster.slicer_process import SlicerProcess
@@ -33,6 +34,7 @@ from downloader.messages import Tally
 from downloader.process.watching import stalled_text
 from downloader.reporting.progress import Progress, Totals
 from downloader.storage.destination import foreign_before, make_directory
+from downloader.storage.lock import locked_destination
 from downloader.storage.name_probes import colon_of
 
 __all__ = ["run_cluster"]
@@ -53,7 +55,9 @@ def run_cluster(config: Config) -> Finished:
     if not apart:
         _prepare_output(config)
     progress = Progress(config)
-    with plan_home(config, lambda text: progress.log("warning", text)) as home:
+    # Also from runs whose journals or plans are elsewhere; the slices share it.
+    alone = contextlib.nullcontext() if apart else locked_destination(config.output)
+    with plan_home(config, lambda text: progress.log("warning", text)) as home, alone:
         found = home.directory.read()
         if config.retry_failed and found is None:
             raise ConfigError(
@@ -74,6 +78,8 @@ def run_cluster(config: Config) -> Finished:
             colon=COLON if apart or (found and not config.restart) else colon_of(config),
             naming=config.naming,
         )
+        if config.restart:
+            forget_all(config.journal_root)
         plan = home.directory.open(mine, restart=config.restart)
         config = configs.changed(config, colon=plan.colon, naming=plan.naming)
         return _Driver(config, home, plan, progress).run()

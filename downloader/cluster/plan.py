@@ -38,7 +38,7 @@ from downloader.sinks.shards.staging import StagedShard
 from downloader.sinks.shards.stats import IS_OURS
 from downloader.sources.registry import source_kind
 from downloader.sources.slice_file import read_items
-from downloader.storage.destination import HOME
+from downloader.storage.destination import HOME, PLAN
 
 __all__ = ["Done", "FailedItem", "Head", "Plan", "PlanDirectory", "digest_of"]
 
@@ -163,7 +163,7 @@ class PlanDirectory:
     """
 
     def __init__(self, journal_root: str, endpoint_url: str = "", region: str = "") -> None:
-        self.root = f"{journal_root.rstrip('/')}/{HOME}/cluster"
+        self.root = f"{journal_root.rstrip('/')}/{HOME}/{PLAN}"
         self.files = open_files(self.root, endpoint_url, region)
         self._writer = f".{os.urandom(4).hex()}" if self.files.contended else ""
 

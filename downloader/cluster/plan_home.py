@@ -10,13 +10,14 @@ from typing import NamedTuple
 from downloader.cluster.plan import PlanDirectory
 from downloader.config.config import Config
 from downloader.core.bucket_place import is_bucket
-from downloader.errors import JournalError
+from downloader.errors import ConfigError, JournalError
 from downloader.files.directory import open_home
-from downloader.storage.destination import HOME, home_of, make_home
+from downloader.storage.destination import HOME, PLAN, begun_here, forget, home_of, make_home
+from downloader.storage.journal import NAME as JOURNAL
 from downloader.storage.lock import is_locked, lock
 from downloader.storage.name_key import KEY_BYTES, name_key
 
-__all__ = ["PlanHome", "has_driver", "may_have_plan", "plan_home", "plan_home_at"]
+__all__ = ["PlanHome", "forget_all", "has_driver", "may_have_plan", "plan_home", "plan_home_at"]
 
 _KEY = "name-key"
 
@@ -59,8 +60,34 @@ def plan_home(config: Config, log: Callable[[str], None]) -> Iterator[PlanHome]:
     root = config.journal_root
     if not is_bucket(root):
         make_home("--journal" if config.journal else "-o", root).close()
+        if not config.restart:
+            _check_engine(root)
     with plan_home_at(root, config.journal_endpoint_url, config.journal_region, log) as home:
         yield home
+
+
+def _check_engine(root: str) -> None:
+    """Raise ConfigError if a local job has its journal where the plan is to be, and there is no plan."""
+    with open_home(home_of(root)) as home:
+        if (home / PLAN / "plan.json").exists() or not (home / JOURNAL).exists():
+            return
+        fd = lock(home)
+        try:
+            begun = begun_here(home)
+        finally:
+            os.close(fd)
+    if begun:
+        raise ConfigError(
+            f"{root} has the journal of a job of one machine: go on without --engine ray, or give another "
+            "-o, or --restart to forget that job (its files stay)"
+        )
+
+
+def forget_all(root: str) -> None:
+    """Forget the plan and the journal under ``root``, which this driver owns; not what is in a bucket."""
+    if not is_bucket(root):
+        with open_home(home_of(root)) as home:
+            forget(home)
 
 
 @contextlib.contextmanager

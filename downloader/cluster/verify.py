@@ -120,8 +120,11 @@ class _Verifying:
         # In a bucket a driver gives shards their names.
         staged = [] if self._read_only or is_bucket(self._output) else self._move(dones)
         waiting = self._waiting({done.name for done in dones})
-        checked = wrong = 0
+        checked = wrong = recorded = 0
         names: list[str] = []
+        for name in self._recorded(dones):
+            recorded += 1
+            names += [name] if recorded <= _NAMED else []
         published: list[tuple[str, str]] = []
         files: dict[int, list[FileStats]] = {}
         shown = monotonic()
@@ -155,8 +158,20 @@ class _Verifying:
         kept = dict(published[:_NAMED])
         doubtful = sum(done.report.doubtful for done in dones)
         return Verified(
-            checked, checked - wrong, wrong, names, not self._read_only, kept, unrecorded, doubtful
+            *(checked, checked - wrong, wrong + recorded, names, not self._read_only, kept, unrecorded),
+            *(doubtful, recorded),
         )
+
+    def _recorded(self, dones: list[Done]) -> Iterator[str]:
+        """Yield the names of what is recorded as damaged and was not fetched again."""
+        done_names = {done.name for done in dones}
+        for head in self._heads.values():
+            if head.covers and head.name not in done_names:
+                for items in self._directory.items(head):
+                    yield from (item.name for item in items if item.earlier and item.earlier.owned)
+        for done in dones:
+            if done.name not in self._covered and DAMAGED in done.report.failed_by_error:
+                yield from (each.name for each in self._directory.failed(done) if each.code == DAMAGED)
 
     def _are_indexed(self, dones: list[Done], shards: int) -> bool:
         """Return whether a driver has written the indexes since the last shard was published."""

@@ -13,7 +13,17 @@ try:
 except ImportError:
     from zlib import crc32
 
-__all__ = ["crc32", "crc32c", "has_crc32c"]
+__all__ = ["MOST_READ", "UNREAD", "crc32", "crc32c", "has_crc32c", "is_unread"]
+
+UNREAD = 0
+"""The CRC-32 that is recorded of a file of somebody else which is kept, and too large to be read for it."""
+MOST_READ = 1 << 30
+"""Bytes of a file that is read to know its CRC-32. A sparse one may have terabytes, and takes no room."""
+
+
+def is_unread(size: int, crc: int) -> bool:
+    """Return whether only the size is known of a file with this record."""
+    return crc == UNREAD and size > MOST_READ
 
 
 def has_crc32c() -> bool:

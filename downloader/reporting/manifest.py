@@ -23,6 +23,7 @@ from typing import Any
 import msgspec
 
 from downloader.config.config import Config
+from downloader.core.checksum import is_unread
 from downloader.core.content_check import Checking, ContentCheck
 from downloader.core.file_records import Record
 from downloader.core.item_states import IN_FLIGHT, SKIPPED, unpack
@@ -235,21 +236,28 @@ class JournalRows:
             return ""
 
     def _hash_of(self, written: Written) -> str:
-        """Return the digest of a stored file, "" if it is not there as it was stored."""
+        """Return the digest of a stored file, "" if it is not there as it was stored.
+
+        A file of another size is not read.
+        """
         fd = self._open(written.name) if self._open is not None else -1
         if fd < 0:
             return ""
         check = ContentCheck(Item("", size=written.size), Checking(hash=self._algorithm))
-        crc = 0
+        crc, left = 0, written.size
         try:
-            while chunk := os.read(fd, _BLOCK):
+            if os.fstat(fd).st_size != written.size:
+                return ""  # it may be as large as it likes
+            while left and (chunk := os.read(fd, min(_BLOCK, left))):
                 check.feed(chunk)
                 crc = zlib.crc32(chunk, crc)
+                left -= len(chunk)
         except OSError:
             return ""
         finally:
             os.close(fd)
-        if (check.size, crc) != (written.size, written.crc):
+        unread = is_unread(written.size, written.crc)
+        if check.size != written.size or (crc != written.crc and not unread):
             return ""
         return f"{self._algorithm}:{check.hash.hex()}"
 

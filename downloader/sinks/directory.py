@@ -21,10 +21,12 @@ import os
 import posix
 import stat
 from collections import OrderedDict
+from collections.abc import Iterable
 from pathlib import Path
+from time import monotonic
 from typing import NamedTuple
 
-from downloader.core.checksum import crc32
+from downloader.core.checksum import MOST_READ, UNREAD, crc32
 from downloader.core.file_errors import Step, code_of
 from downloader.core.item_states import OWNED
 from downloader.core.naming import shown
@@ -40,10 +42,11 @@ from downloader.sinks.obstacles import not_a_directory, taken_by_directory
 from downloader.sinks.sink import NEW, REPLACED, SAME, Unprepared, Written
 from downloader.sinks.stored import READ, UTF8, crc_of, file_matches, is_inside, place
 
-__all__ = ["FilesSink", "FilesWriter"]
+__all__ = ["FilesSink", "FilesWriter", "HeldDirectory"]
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _LONG_TO_READ = 256 << 20
+_TRUSTED = 1.0  # seconds for which a directory that is held open is taken to be where it was
 _TMPFILE = getattr(os, "O_TMPFILE", 0)
 _PROC_FDS = "/proc/self/fd"
 # Unpatched functions: gevent's `os.close` checks whether each descriptor is one of its sockets, which takes
@@ -51,6 +54,7 @@ _PROC_FDS = "/proc/self/fd"
 _open, _write, _link, _close = posix.open, posix.write, posix.link, posix.close
 _digits = functools.cache(lambda fd: b"%d" % fd)
 _UNNAMED = os.O_WRONLY | _TMPFILE | os.O_CLOEXEC
+_NOWHERE = (-1, -1)
 _MOST_READS = 3  # of a large file that has the name and is changed meanwhile
 # The errors of link() on file systems without hard links.
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
@@ -59,6 +63,14 @@ _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 def _remove(name: str, directory: int) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(name, dir_fd=directory)
+
+
+def _crc_in_pieces(fd: int, size: int) -> int:
+    """Return the CRC-32 of a file; other greenlets run meanwhile, and one that is killed ends soon."""
+    crc = 0
+    for _ in range(0, size, PIECE):
+        crc = in_thread(crc_of, fd, crc, PIECE)
+    return crc
 
 
 class _Met(NamedTuple):
@@ -75,6 +87,22 @@ class _Met(NamedTuple):
 
 def _identity(found: os.stat_result) -> tuple[int, ...]:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+class HeldDirectory:
+    """A directory that is held open: its path below the destination, and which one it is.
+
+    It may be moved at any time: then what is stored in it is not in the destination.
+    """
+
+    __slots__ = ("fd", "identity", "path", "trusted_until")
+
+    def __init__(self, path: str, fd: int) -> None:
+        found = os.fstat(fd)
+        self.path = path
+        self.fd = fd
+        self.identity = (found.st_dev, found.st_ino)
+        self.trusted_until = monotonic() + _TRUSTED
 
 
 class FilesWriter:
@@ -143,9 +171,8 @@ class FilesWriter:
             self._met = _Met((), 0, error, times)
             return
         try:
-            before, crc = os.fstat(fd), 0
-            for _ in range(0, before.st_size, PIECE):
-                crc = in_thread(crc_of, fd, crc, PIECE)
+            before = os.fstat(fd)
+            crc = _crc_in_pieces(fd, before.st_size)
             self._met = _Met(_identity(before), crc, None, times)
         except OSError as error:
             self._met = _Met((), 0, error, times)
@@ -163,7 +190,7 @@ class FilesWriter:
 
     def _kept_crc(self, found: os.stat_result) -> int:
         """Return the CRC-32 of the file that has the name; may raise Unprepared."""
-        if found.st_size <= READ_AT_ONCE:
+        if found.st_size <= READ_AT_ONCE or found.st_size > MOST_READ:
             return self._sink.crc_at(self._leaf, self._directory)
         met = self._read_before(found)
         if met.error is not None:
@@ -279,31 +306,37 @@ class FilesSink:
                 self.open_files = os.open(_PROC_FDS, _DIRECTORY)
         self._unnamed = self.open_files >= 0
         # Open directories: the least recently used is closed first, but not while a writer uses it.
-        self._held: OrderedDict[str, int] = OrderedDict()
+        self._held: OrderedDict[str, HeldDirectory] = OrderedDict()
         self._most_held = held_directories()
         self._pins: dict[int, int] = {}
         self._retired: set[int] = set()
+        self._unread: set[str] = set()  # large files that are kept, and read when asked for again
 
     def begin(self, lease: Lease) -> DirectoryBatch:
         """See ``Sink``. Each file is published at once, so a batch leaves nothing to remove."""
         return DirectoryBatch(self, lease.seq)
 
-    def open(self, name: str, temporary: str, claim: int) -> FilesWriter:
+    def open(self, name: str, temporary: str, claim: int, used: set[HeldDirectory]) -> FilesWriter:
         """Begin the file ``name``; see ``BatchWriter``.
 
-        ``temporary`` is the name that it has until it is published, on file systems without O_TMPFILE.
+        ``temporary`` is the name that it has until it is published, on file systems without O_TMPFILE. Its
+        directory is added to ``used``.
         """
         try:
-            directory, leaf = self._locate(name)
+            held, leaf = self._locate(name)
         except OSError as error:
             raise self.failed(error, name) from error
+        directory = self._root
+        if held is not None:
+            directory = held.fd
+            used.add(held)
         self.pin(directory)
         try:
             return FilesWriter(self, directory, leaf, name, temporary, claim)
         except OSError as error:
             self.unpin(directory)
             if self.made_again(directory, name) >= 0:
-                return self.open(name, temporary, claim)
+                return self.open(name, temporary, claim, used)
             raise self.failed(error, name, Step.CONTENT) from error
 
     def put(
@@ -357,19 +390,24 @@ class FilesSink:
     def verify(self, written: Written) -> bool:
         """See ``Sink``."""
         try:
-            directory, leaf = self._locate(written.name)
+            held, leaf = self._locate(written.name)
         except (OSError, FetchError):
             return False
-        return file_matches(leaf, directory, written.size, written.crc)
+        return file_matches(leaf, self._fd_of(held), written.size, written.crc)
 
     def standing(self, name: str) -> tuple[int, int] | None:
         """See ``Sink``."""
         try:
-            directory, leaf = self._locate(name)
+            held, leaf = self._locate(name)
+            directory = self._fd_of(held)
             found = os.stat(leaf, dir_fd=directory, follow_symlinks=False)
             if found.st_ctime_ns >= self.rules.foreign_before_ns:
                 return None
             self.check_kept(name, found)
+            if READ_AT_ONCE < found.st_size <= MOST_READ and name not in self._unread:
+                self._unread.add(name)
+                raise Unprepared
+            self._unread.discard(name)
             return found.st_size, self.crc_at(leaf, directory)
         except FileNotFoundError:
             return None
@@ -377,10 +415,16 @@ class FilesSink:
             raise self.failed(error, name) from error
 
     def crc_at(self, leaf: str, directory: int) -> int:
-        """Return the CRC-32 of a file. Raises OSError."""
+        """Return the CRC-32 of a file, UNREAD if it is too large to be read for that. Raises OSError.
+
+        Call it in a greenlet, which waits meanwhile if the file is large.
+        """
         fd = os.open(leaf, READ, dir_fd=directory)
         try:
-            return crc_of(fd)
+            size = os.fstat(fd).st_size
+            if size > MOST_READ:
+                return UNREAD
+            return crc_of(fd) if size <= READ_AT_ONCE else _crc_in_pieces(fd, size)
         finally:
             os.close(fd)
 
@@ -396,7 +440,8 @@ class FilesSink:
 
     def close(self) -> None:
         """See ``Sink``."""
-        for fd in (self._root, self.open_files, *self._held.values(), *self._retired):
+        held = [each.fd for each in self._held.values()]
+        for fd in (self._root, self.open_files, *held, *self._retired):
             if fd >= 0:
                 os.close(fd)
         self._held.clear()
@@ -421,7 +466,7 @@ class FilesSink:
 
         Somebody may have removed it while this process held it open.
         """
-        parent = next((path for path, fd in self._held.items() if fd == directory), None)
+        parent = next((path for path, held in self._held.items() if held.fd == directory), None)
         if parent is None:
             return -1
         try:
@@ -431,9 +476,48 @@ class FilesSink:
         if os.path.samestat(os.fstat(fresh), os.fstat(directory)):
             os.close(fresh)
             return -1
-        self._held[parent] = fresh
+        self._held[parent] = HeldDirectory(parent, fresh)
         self._release(directory)
         return fresh
+
+    def astray(self, used: Iterable[HeldDirectory]) -> set[str]:
+        """Return the paths of those directories that are not there any more, or are others by now.
+
+        They were moved or removed, whether this process noticed that or not. They are not used any more.
+        """
+        known: dict[str, tuple[int, int]] = {}
+        found = set()
+        for held in used:
+            if self._identity_at(held.path, known) != held.identity:
+                found.add(held.path)
+                self._drop(held)
+        return found
+
+    def _drop(self, held: HeldDirectory) -> None:
+        """Hold ``held`` no longer, if it is still held."""
+        if self._held.get(held.path) is held:
+            del self._held[held.path]
+            self._release(held.fd)
+
+    def _identity_at(self, path: str, known: dict[str, tuple[int, int]]) -> tuple[int, int]:
+        """Return which directory has ``path`` now, with no link on the way; _NOWHERE if none has.
+
+        ``known`` has those that were found before.
+        """
+        if (found := known.get(path)) is not None:
+            return found
+        above = path.rpartition("/")[0]
+        identity = _NOWHERE
+        if not above or (known.get(above) or self._identity_at(above, known)) is not _NOWHERE:
+            try:
+                status = os.stat(path, dir_fd=self._root, follow_symlinks=False)
+            except OSError:
+                pass
+            else:
+                if stat.S_ISDIR(status.st_mode):
+                    identity = (status.st_dev, status.st_ino)
+        known[path] = identity
+        return identity
 
     def _release(self, directory: int) -> None:
         """Close a directory that is no longer held, once no writer uses it."""
@@ -457,19 +541,29 @@ class FilesSink:
             self._retired.discard(directory)
             os.close(directory)
 
-    def _locate(self, name: str) -> tuple[int, str]:
+    def _fd_of(self, held: HeldDirectory | None) -> int:
+        return self._root if held is None else held.fd
+
+    def _locate(self, name: str) -> tuple[HeldDirectory | None, str]:
+        """Return the directory of the file ``name``, None for that of all, and its name there."""
         path = place(name, self.layout)
         if not is_inside(path):
             raise FetchError("bad-name", f"{shown(name)}: not a safe relative path")
         parent, _, leaf = path.rpartition("/")
         if not parent:
-            return self._root, leaf
+            return None, leaf
         held = self._held.get(parent)
+        if held is not None and (now := monotonic()) > held.trusted_until:
+            if self._identity_at(parent, {}) == held.identity:
+                held.trusted_until = now + _TRUSTED
+            else:
+                self._drop(held)
+                held = None
         if held is None:
-            held = self._descend(parent, name)
+            held = HeldDirectory(parent, self._descend(parent, name))
             self._held[parent] = held
             if len(self._held) > self._most_held:
-                self._release(self._held.popitem(last=False)[1])
+                self._release(self._held.popitem(last=False)[1].fd)
         else:
             self._held.move_to_end(parent)
         return held, leaf

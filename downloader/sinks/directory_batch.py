@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from downloader.core.item_states import UNTOUCHED
 from downloader.messages import Item, ResponseInfo
 from downloader.sinks.sink import BatchContent
+from downloader.sinks.stored import place
 
 if TYPE_CHECKING:
-    from downloader.sinks.directory import FilesSink, FilesWriter
+    from downloader.sinks.directory import FilesSink, FilesWriter, HeldDirectory
 
 __all__ = ["DirectoryBatch"]
 
@@ -17,13 +19,14 @@ __all__ = ["DirectoryBatch"]
 class DirectoryBatch:
     """A batch whose files are published one at a time; see ``BatchWriter``."""
 
-    __slots__ = ("_seq", "_sink", "put")
+    __slots__ = ("_seq", "_sink", "_used", "put")
 
     recovered = None
 
     def __init__(self, sink: FilesSink, seq: int) -> None:
         self._sink = sink
         self._seq = seq
+        self._used: set[HeldDirectory] = set()
         self.put = sink.put  # not a method of its own: it is called for every file
 
     def open(
@@ -31,7 +34,18 @@ class DirectoryBatch:
     ) -> FilesWriter:
         """See ``BatchWriter``."""
         temporary = f".downloader-{self._sink.rules.temporary}{self._seq}-{index}"
-        return self._sink.open(item.name, temporary, claim)
+        return self._sink.open(item.name, temporary, claim, self._used)
+
+    def astray(self) -> Callable[[str], bool] | None:
+        """See ``Strays``. Looks at each directory, not at each file."""
+        if not self._used or not (paths := self._sink.astray(self._used)):
+            return None
+        layout = self._sink.layout
+        return lambda name: place(name, layout).rpartition("/")[0] in paths
+
+    def found(self) -> None:
+        """See ``Strays``."""
+        self._used.clear()
 
     def flush(self) -> None:
         """Do nothing: ``put`` writes at once."""

@@ -44,6 +44,7 @@ __all__ = [
     "Recovered",
     "Sink",
     "SinkKind",
+    "Strays",
     "Suspends",
     "Unprepared",
     "Verify",
@@ -205,6 +206,24 @@ class Suspends(Protocol):
         """
 
 
+@runtime_checkable
+class Strays(Protocol):
+    """What the ``BatchWriter`` of a sink may have as well, if files may be moved while it stores them.
+
+    Whoever moves a directory away takes with it what is stored there from then on.
+    """
+
+    def astray(self) -> Callable[[str], bool] | None:
+        """Return a function that says of a name whether its file may be elsewhere; None if none is.
+
+        It is called when all items of the batch are finished, and must not take long. What it returns True
+        for is verified, and fetched again.
+        """
+
+    def found(self) -> None:
+        """Note that what was ``astray`` is being verified, and is not to be told again."""
+
+
 class Sink(Protocol):
     """The sink of one worker.
 
@@ -225,7 +244,10 @@ class Sink(Protocol):
     def standing(self, name: str) -> tuple[int, int] | None:
         """Return size and CRC-32 of a file ``name`` that existed before the job and is kept, else None.
 
-        Raises FetchError ``file-exists`` if --existing does not allow it, DestinationError.
+        Called in a greenlet, where it must let others run if it takes long. It may be Unprepared, and is
+        then called again when other files were looked for. The CRC-32 may be ``core.checksum.UNREAD``, for
+        a large file, of which only the size is compared then. Raises FetchError ``file-exists`` if
+        --existing does not allow it, DestinationError.
         """
 
     def verify(self, written: Written) -> bool:

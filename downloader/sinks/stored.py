@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import BinaryIO
 
-from downloader.core.checksum import crc32
+from downloader.core.checksum import crc32, is_unread
 from downloader.core.naming import SafeName, hashed
 from downloader.files.directory import is_inside, open_directory
 
@@ -75,7 +75,9 @@ def matches(fd: int, size: int, crc: int) -> bool:
     """Return whether ``fd`` is a regular file with that size and CRC-32."""
     try:
         found = os.fstat(fd)
-        return stat.S_ISREG(found.st_mode) and found.st_size == size and crc_of(fd) == crc
+        if not stat.S_ISREG(found.st_mode) or found.st_size != size:
+            return False
+        return is_unread(size, crc) or crc_of(fd, 0, size) == crc
     except OSError:
         return False
 

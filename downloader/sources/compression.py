@@ -5,21 +5,30 @@ from __future__ import annotations
 import codecs
 import gzip
 import io
+import os
 import re
 import shlex
 import zlib
-from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, BinaryIO, Protocol, cast
 
 import gevent
 
 from downloader.core.extras import ZSTD
 from downloader.errors import SourceError
 
-__all__ = ["READ_ERRORS", "BinaryStream", "encoding_of", "fed", "open_stream"]
+__all__ = [
+    "BUFFER",
+    "READ_ERRORS",
+    "BinaryStream",
+    "FromStart",
+    "encoding_of",
+    "fed",
+    "open_stream",
+    "stream_of",
+]
 
 READ_ERRORS = (OSError, EOFError, zlib.error)
-_BUFFER = 256 << 10
+BUFFER = 256 << 10
 _IN_LATIN_1_ONLY = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")
 _LONE_CR = re.compile(rb"\r(?!\n)")
 
@@ -68,6 +77,39 @@ class _Raw(io.RawIOBase):
         super().close()
 
 
+class _Closing:
+    """A decompressor that closes its file, too."""
+
+    def __init__(self, packed: _Packed, file: BinaryIO) -> None:
+        self._packed = packed
+        self._file = file
+        self.read1 = packed.read1
+
+    def close(self) -> None:
+        self._packed.close()
+        self._file.close()
+
+
+class FromStart(io.RawIOBase):
+    """The file of the descriptor ``fd`` from its beginning; where others have read it to is not changed."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._at = 0
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = os.pread(self._fd, len(buffer), self._at)
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+
 class _LineFeeds:
     """A stream of text whose lines end in LF: CR alone becomes LF, so places are the same."""
 
@@ -96,17 +138,21 @@ def open_stream(path: str, shown: str, *, cr_ends: bool = False) -> tuple[Binary
     ``shown`` is its name in messages. ``cr_ends``: CR alone ends a line, too, and is read as LF. Raises
     OSError, SourceError.
     """
-    size = Path(path).stat().st_size
+    return stream_of(open(path, "rb", BUFFER), path, shown, cr_ends=cr_ends)
+
+
+def stream_of(file: BinaryIO, path: str, shown: str, *, cr_ends: bool = False) -> tuple[BinaryStream, int]:
+    """Return what ``open_stream`` returns for ``file``, which is open and is closed with the stream."""
+    size = os.fstat(file.fileno()).st_size
     suffix = path.lower()[-4:]
     if suffix == ".zst":
-        packed = cast(_Packed, _zstd().open(path, "rb"))
+        packed = cast(_Packed, _Closing(_zstd().open(file, "rb"), file))
     elif suffix.endswith(".gz"):
-        packed = cast(_Packed, gzip.open(path, "rb"))  # noqa: SIM115
+        packed = cast(_Packed, _Closing(gzip.open(file, "rb"), file))  # noqa: SIM115
     else:
-        stream = open(path, "rb", _BUFFER)  # noqa: SIM115
         if cr_ends:
-            return _buffered(_LineFeeds(cast(_Packed, stream))), size
-        return cast(BinaryStream, stream), size
+            return _buffered(_LineFeeds(cast(_Packed, file))), size
+        return cast(BinaryStream, file), size
     if not size:
         kind = "zstd" if suffix == ".zst" else "gzip"
         raise SourceError(f"{shown} is empty, and so no {kind} file; write it again")
@@ -126,7 +172,7 @@ def encoding_of(path: str, shown: str, beginning: bytes) -> str:
             return "utf-8-sig"
         stream, _ = open_stream(path, shown)
         try:
-            while block := stream.read(_BUFFER):
+            while block := stream.read(BUFFER):
                 unknown = unknown or _IN_LATIN_1_ONLY.search(block) is not None
                 decoder.decode(block)
                 gevent.sleep(0)  # a long list takes a while; heartbeats must continue
@@ -153,7 +199,7 @@ def fed(command: str, path: str, shown: str) -> str:
 
 
 def _buffered(packed: _Packed) -> BinaryStream:
-    return cast(BinaryStream, io.BufferedReader(_Raw(packed), _BUFFER))
+    return cast(BinaryStream, io.BufferedReader(_Raw(packed), BUFFER))
 
 
 def _zstd() -> Any:

@@ -6,24 +6,37 @@ was changed before that offset, and accepts one that has only grown.
 A last line without a newline may be the beginning of a line that a program is writing. It is returned
 alone and last, and its place records where it began. If it has grown by the next run, the whole line is
 read again.
+
+At the end, a file must still have what was read of it: it may have grown meanwhile, but a list that is cut
+or written anew while it is read does not end where it was cut.
 """
 
 from __future__ import annotations
 
 import codecs
 import contextlib
+import io
+import os
 import re
+import stat
 import sys
 from collections.abc import Callable
 from time import monotonic
-from typing import NamedTuple, cast
+from typing import BinaryIO, NamedTuple, cast
 
 import gevent
 import msgspec
 
 from downloader.core.checksum import crc32
 from downloader.errors import SourceError
-from downloader.sources.compression import READ_ERRORS, BinaryStream, open_stream
+from downloader.sources.compression import (
+    BUFFER,
+    READ_ERRORS,
+    BinaryStream,
+    FromStart,
+    open_stream,
+    stream_of,
+)
 from downloader.sources.stdin import Pipe
 
 __all__ = ["LONGEST_LINE", "REMEDY", "TOO_LONG", "Lines", "Part", "Place", "is_cut"]
@@ -110,6 +123,11 @@ class Lines:
         self._tail: _Tail | None = None
         self._reread: _Tail | None = None  # a line that was read and may be requested again
         self._broken: SourceError | None = None
+        self._fd = -1  # of a regular file
+        self._state = (
+            0,
+            0,
+        )  # size and time of its last change, when its content was last known to be whole
         try:
             self._stream = self._open(source)
         except OSError as error:
@@ -118,7 +136,15 @@ class Lines:
     def _open(self, source: str) -> BinaryStream | Pipe:
         if source == "-":
             return Pipe(sys.stdin.fileno())
-        stream, self._size = self._open_again()
+        file = open(source, "rb", BUFFER)  # noqa: SIM115
+        try:
+            stream, self._size = stream_of(file, source, self._shown, cr_ends=self._cr_ends)
+            found = os.fstat(file.fileno())
+            if stat.S_ISREG(found.st_mode):
+                self._fd, self._state = file.fileno(), (found.st_size, found.st_mtime_ns)
+        except BaseException:
+            file.close()
+            raise
         return stream
 
     def _open_again(self) -> tuple[BinaryStream, int]:
@@ -291,6 +317,7 @@ class Lines:
                     continue
                 line = self._guarded(self._stream.readline, self._longest)
                 if not line:
+                    self._check_whole(offset, crc)
                     break
                 self._read_lines = number + 1
                 give_by = give_by or monotonic() + _SLOWNESS
@@ -298,6 +325,7 @@ class Lines:
                 if line[-1] != _NEWLINE:
                     if size < self._longest:
                         # The end of the list, for now.
+                        self._check_whole(offset + size, after)
                         self._at = Place(offset, number, crc)
                         self._tail = _Tail(self._at, line, b"")
                         return Part(lines, start, self._at) if lines else self._end_of_tail(self._tail)
@@ -351,6 +379,7 @@ class Lines:
             if tail.given and text.strip() == tail.given.strip():
                 return Part([], self._at, self._at)
             return Part([(number, text)], before, self._at)
+        self._check_whole(before.offset + len(text), crc32(text, before.crc))
         self._tail = _Tail(before, text, text)
         stripped = text.strip()
         if text == tail.given or not stripped or (self._comment and stripped.startswith(self._comment)):
@@ -359,6 +388,33 @@ class Lines:
         end = before.behind(text, 1)
         self._at = Place(end.offset, end.line, end.crc, (before.offset, before.crc))
         return Part([(number, text)], before, self._at)
+
+    def _check_whole(self, offset: int, crc: int) -> None:
+        """Raise SourceError unless the file, read to its end, still begins with these ``offset`` bytes.
+
+        ``crc``: their CRC-32. They are read again only if the file was changed, by growing or otherwise.
+        """
+        if self._fd < 0:
+            return
+        found = os.fstat(self._fd)
+        state = (found.st_size, found.st_mtime_ns)
+        if state == self._state:
+            return
+        if found.st_size < self._state[0] or not self._begins_with(offset, crc):
+            raise SourceError(
+                f"{self._shown} was cut or written anew while it was read (line {self._read_lines}); "
+                "when the whole list is there again, run the same command again"
+            )
+        self._state = state
+
+    def _begins_with(self, offset: int, crc: int) -> bool:
+        file = cast(BinaryIO, io.BufferedReader(FromStart(self._fd), BUFFER))
+        stream, _ = stream_of(file, self._source, self._shown, cr_ends=self._cr_ends)
+        found = 0
+        while offset > 0 and (block := self._guarded(stream.read, min(offset, _BLOCK))):
+            found, offset = crc32(block, found), offset - len(block)
+            gevent.sleep(0)  # a long list takes a while; heartbeats must continue
+        return not offset and found == crc
 
     def _meet(self, end: Place) -> bytes:
         """Return the line from here to ``end``, which had no newline.

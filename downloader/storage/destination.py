@@ -35,7 +35,7 @@ from downloader.storage.fsync import boot_id, syncfs
 from downloader.storage.journal import NAME as JOURNAL
 from downloader.storage.journal import JobSpec, Journal
 from downloader.storage.ledger import read_merged
-from downloader.storage.lock import lock
+from downloader.storage.lock import lock, lock_destination
 from downloader.storage.name_key import name_key
 from downloader.storage.name_owners import settle_contested
 from downloader.storage.name_probes import colon_of, folds_names
@@ -43,9 +43,12 @@ from downloader.storage.reserved_names import check_reserved, reserved_names
 
 __all__ = [
     "HOME",
+    "PLAN",
     "Destination",
+    "begun_here",
     "collect_ledgers",
     "foreign_before",
+    "forget",
     "has_journal",
     "home_of",
     "ledgers",
@@ -64,6 +67,8 @@ def has_journal(config: Config) -> bool:
     return os.path.exists(home_of(config.journal_root) / JOURNAL)
 
 
+PLAN = "cluster"
+"""The directory of the plan of a job over many machines, below the home."""
 _PATH = getattr(os, "O_PATH", 0)
 
 
@@ -111,11 +116,15 @@ class Destination:
         # Opened before files are stored: a sync reports the failures since its descriptor was opened.
         self._root = os.open(config.local_output, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         opened.callback(os.close, self._root)
+        if not config.slice and not config.is_bucket:  # slices share it: the driver has locked it
+            lock_destination(self._root, config.output)
         self._unsynced: DestinationError | None = None
+        if not config.slice and not config.restart:
+            self._check_engine()
         self.name_key = name_key(self.home)
         if config.restart:
             self._check_begin()
-            _forget(self.home)
+            forget(self.home)
         self._records_run = record_spool.next_run(self.home)
         self.journal = Journal(self.home, durable=config.fsync)
         opened.callback(self.journal.close)
@@ -157,6 +166,14 @@ class Destination:
             )
         if config.is_bucket or os.path.isdir(config.local_output):
             self._check_begin()
+
+    def _check_engine(self) -> None:
+        """Raise ConfigError if the job here has a plan, and no journal: what failed is in that."""
+        if (self.home / PLAN / "plan.json").exists() and not (self.home / JOURNAL).exists():
+            raise ConfigError(
+                f"{self._config.journal_root} has the plan of a job over many machines: go on with "
+                "--engine ray, or give another -o, or --restart to forget that job (its files stay)"
+            )
 
     def _check_begin(self) -> None:
         """Raise ConfigError if DEST has what a job that begins must not replace; ask a bucket once."""
@@ -215,8 +232,8 @@ class Destination:
 
     @property
     def inherited(self) -> tuple[int, ...]:
-        """The descriptors that the processes of the run inherit: the lock, and the home."""
-        return self.lock_fd, self.home.fd
+        """The descriptors that the processes of the run inherit: the locks, and the home."""
+        return self.lock_fd, self.home.fd, self._root
 
     def ledger(self, number: int) -> Entry:
         """Return the ledger of worker ``number``."""
@@ -556,8 +573,20 @@ def _made(option: str, root: Path, directory: Path) -> Iterator[None]:
         raise DestinationError(f"{option} {root}: {error.strerror}") from error
 
 
-def _forget(home: Directory) -> None:
-    """Remove the state of an earlier job, synced so that a power cut does not bring it back."""
+def begun_here(home: Directory) -> bool:
+    """Return whether ``home`` has the journal of a job that has listed something. Raises JournalError."""
+    if not (home / JOURNAL).exists():
+        return False
+    with contextlib.closing(Journal(home)) as journal:
+        return journal.position()[2] > 0
+
+
+def forget(home: Directory) -> None:
+    """Remove the state of an earlier job, synced so that a power cut does not bring it back.
+
+    Also that of a job over many machines: `status` and `verify` would look at that.
+    """
+    (home / PLAN).remove_tree()
     for entry in home.entries("(journal.sqlite|ledger-|known.sqlite|names.sqlite|records-).*"):
         entry.remove_tree()  # whatever it is
     forget_shards(home)

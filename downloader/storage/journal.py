@@ -410,6 +410,11 @@ class Journal:
         for row in self._rows.select("failure", query, *where):
             yield Failure(*row[1:])
 
+    def damaged_names(self) -> Iterator[str]:
+        """Yield the names of the files that are recorded as damaged, in batches that are done."""
+        for row in self._rows.select("failure", "WHERE code = 'damaged' ORDER BY seq, idx"):
+            yield row[2]
+
     def failures_by_code(self) -> dict[str, int]:
         """Return the number of failures by code."""
         return self._rows.counted("SELECT code, count(*) FROM failure GROUP BY code ORDER BY 2 DESC")

@@ -7,15 +7,17 @@ import fcntl
 import os
 import re
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from downloader.errors import DestinationError, InUse
-from downloader.files.directory import Directory, UnsafeFile
+from downloader.files.directory import Directory, UnsafeFile, open_directory
 
-__all__ = ["is_alive", "is_locked", "lock"]
+__all__ = ["is_alive", "is_locked", "lock", "lock_destination", "locked_destination"]
 
 _ORPHANS_END_WITHIN = 10.0  # seconds
 _PROCESS = re.compile(r"[1-9][0-9]{0,18}").fullmatch
+_LOCKS = Path("/proc/locks")
 
 
 def lock(home: Directory) -> int:
@@ -31,27 +33,70 @@ def lock(home: Directory) -> int:
         raise
     except OSError as error:
         raise DestinationError(f"{path}: {error.strerror}") from error
+    try:
+        owner = _lock(fd, lambda: os.pread(fd, 32, 0).decode("ascii", "replace").strip())
+    except OSError as error:
+        os.close(fd)
+        raise DestinationError(f"{path} cannot be locked: {error.strerror}") from error
+    if owner:
+        os.close(fd)
+        raise InUse(
+            f"{home.path.parent} is in use by another run (process {owner}); wait for it, or stop it"
+        )
+    with contextlib.suppress(OSError):
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+    return fd
+
+
+def lock_destination(directory: int, path: str) -> None:
+    """Lock the open directory that files are stored in, for runs whose journals are in different places.
+
+    As ``lock``, it lasts until all processes have closed the descriptor, and raises InUse. A file system
+    that locks no directory (NFS) is left as it is: such runs are then not kept apart.
+    """
+    try:
+        owner = _lock(directory, lambda: _owner_of(os.fstat(directory)))
+    except OSError:
+        return
+    if owner:
+        raise InUse(
+            f"{path} is in use by another run (process {owner}), with another --journal; wait for it, or "
+            "stop it"
+        )
+
+
+@contextlib.contextmanager
+def locked_destination(path: str) -> Iterator[None]:
+    """Lock the directory ``path`` in the block; see ``lock_destination``."""
+    with open_directory(path) as directory:
+        lock_destination(directory.fd, path)
+        yield
+
+
+def _lock(fd: int, owner: Callable[[], str]) -> str:
+    """Lock ``fd`` and return ""; else the process that has locked it, as ``owner`` says, or "unknown"."""
     give_up = time.monotonic() + _ORPHANS_END_WITHIN
     while True:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            owner = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
-            if is_alive(owner) or time.monotonic() > give_up:
-                os.close(fd)
-                said = owner if _PROCESS(owner) else "unknown"
-                raise InUse(
-                    f"{home.path.parent} is in use by another run (process {said}); wait for it, or stop it"
-                ) from None
+            found = owner()
+            if is_alive(found) or time.monotonic() > give_up:
+                return found if _PROCESS(found) else "unknown"
             time.sleep(0.02)
-            continue
-        except OSError as error:
-            os.close(fd)
-            raise DestinationError(f"{path} cannot be locked: {error.strerror}") from error
-        with contextlib.suppress(OSError):
-            os.ftruncate(fd, 0)
-            os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
-        return fd
+        else:
+            return ""
+
+
+def _owner_of(status: os.stat_result) -> str:
+    """Return the process that has locked a file by ``flock``, as the kernel says; "" if it does not."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in _LOCKS.read_text().splitlines():
+            _, kind, _, _, process, place, *_ = line.split()
+            if kind == "FLOCK" and place.rpartition(":")[2] == str(status.st_ino):
+                return process
+    return ""
 
 
 def is_locked(home: Directory) -> bool:

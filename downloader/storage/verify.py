@@ -62,7 +62,8 @@ class Status(msgspec.Struct, frozen=True):
 class Verified(msgspec.Struct, frozen=True):
     """The result of ``verify``.
 
-    ``damaged`` names the files that differ from what was stored, at most the first 1,000.
+    ``damaged`` names the files that differ from what was stored, at most the first 1,000; also those that
+    were recorded as damaged before and not fetched again yet, ``recorded`` of them. These are not compared.
     ``written_down``: they are recorded as damaged, so that the next run fetches them again. ``published``:
     what is wrong with files that the store has made of them, by name, at most the first 1,000;
     ``unrecorded``: how many shards are compared less than wholly, since their records are not there.
@@ -77,6 +78,7 @@ class Verified(msgspec.Struct, frozen=True):
     published: dict[str, str] = {}
     unrecorded: int = 0
     doubtful: int = 0
+    recorded: int = 0
 
     @property
     def exit_code(self) -> int:
@@ -222,8 +224,11 @@ def _verify(
     kind = sink_kind(job.store)
     if not kind.keeps:
         raise ConfigError(f"{root} was stored with --store {job.store}; there are no files to verify")
-    checked = agree = 0
+    checked = agree = recorded = 0
     names: list[str] = []
+    for name in journal.damaged_names():
+        recorded += 1
+        names += [name] if recorded <= _NAMED else []
     shown = monotonic()
     comparison: Comparison | None = None
     published: list[tuple[str, str]] = []
@@ -236,8 +241,11 @@ def _verify(
         raise journal.damaged(error) from error
     for row in _batches(journal, left or {}):
         shards = journal.shards.of(row.seq)
+        if not row.done and (owned := _owned(row)):
+            recorded += len(owned)
+            names += owned[: max(0, _NAMED - len(names))]
         damaged = _damaged(row, shards, inspect, comparison) if row.marks else []
-        names += [failure.name for failure in damaged[: _NAMED - len(names)]]
+        names += [failure.name for failure in damaged[: max(0, _NAMED - len(names))]]
         if comparison is not None:
             done = [shard for shard in shards if journal.shards.is_finished(shard)]
             finished += done
@@ -255,13 +263,22 @@ def _verify(
     return Verified(
         checked,
         agree,
-        checked - agree,
+        checked - agree + recorded,
         names,
         left is None,
         dict(published[:_NAMED]),
         comparison.unrecorded if comparison is not None else 0,
         journal.doubtful,
+        recorded,
     )
+
+
+def _owned(row: BatchRow) -> list[str]:
+    """Return the names of items of an open batch that are recorded as damaged."""
+    claims = core_marks.claims(row.marks) if row.marks else {}
+    indices = [index for index, claim in claims.items() if claim == core_marks.OWNED]
+    names = decode_names(row.names) if indices else []
+    return [names[index] for index in indices if index < len(names)]
 
 
 def _batches(journal: Journal, left: dict[int, bytes]) -> Iterator[BatchRow]:
@@ -329,6 +346,9 @@ def _job(journal: Journal) -> JobSpec:
 
 def remarks(found: Verified) -> Iterator[str]:
     """Yield what is to be known of what was compared, and what to do."""
+    if found.recorded:
+        are = "file is" if found.recorded == 1 else "files are"
+        yield f"{found.recorded:,} {are} recorded as damaged and not fetched again yet"
     if found.doubtful:
         yield doubtful_text(found.doubtful)
     if not all(problem.endswith(REWRITTEN) for problem in found.published.values()):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -43,6 +43,7 @@ from downloader.sinks.sink import (
     FileWriter,
     Recovered,
     Sink,
+    Strays,
     Suspends,
     Unprepared,
 )
@@ -65,6 +66,7 @@ class ActiveBatch:
         "_crcs",
         "_encoded",
         "_failed",
+        "_old",
         "_records",
         "_replaced",
         "_skipped",
@@ -121,6 +123,7 @@ class ActiveBatch:
         self.failures: list[Failure] = []
         self._stored = self._skipped = self._failed = self._bytes = self._unverified = 0
         self._replaced = self._encoded = 0
+        self._old: set[int] = set()  # items whose names were there before
 
     def wanted(self) -> range | tuple[int, ...]:
         """Return the indices of the leased items."""
@@ -180,6 +183,8 @@ class ActiveBatch:
             self._written += 1
         else:
             self.marks.publish(index, size, crc)
+        if not how:
+            self._old.add(index)
         self._count(1, 0 if how else 1, size if how else 0, how == REPLACED)
 
     @property
@@ -272,6 +277,8 @@ class ActiveBatch:
             writer.abort()
         if how != WRITTEN:
             self.marks.publish(task.index, writer.size, writer.crc)
+        if not how:
+            self._old.add(task.index)
         return how
 
     def _count(self, published: int, old: int, size: int, replaced: int) -> None:
@@ -313,6 +320,24 @@ class ActiveBatch:
     def attempt_failed(self, code: str) -> None:
         """Count an attempt that ended with ``code``."""
         self.errors[code] = self.errors.get(code, 0) + 1
+
+    # directories that were moved
+
+    def astray(self) -> Callable[[str], bool] | None:
+        """See ``Strays``; None for a batch whose sink has no such files."""
+        return self._writer.astray() if isinstance(self._writer, Strays) else None
+
+    def found(self) -> None:
+        """See ``Strays``."""
+        if isinstance(self._writer, Strays):
+            self._writer.found()
+
+    def lose(self, index: int) -> None:
+        """Take back that item ``index`` is published: it is to be fetched again."""
+        size, old = self.states[index] - 2, index in self._old
+        self._old.discard(index)
+        self.forget(index)
+        self._count(-1, -old, 0 if old else -size, 0)
 
     # narrowing
 

@@ -88,6 +88,8 @@ class Narrowing:
         indices = batch.open_items()
         if len(indices) != batch.left:
             return False  # one is finished and not counted yet
+        if batch.astray() is not None:
+            return False  # what is finished of it may have to be fetched again
         entries = self._ledger.narrow(batch.seq, slot, indices)
         if entries is None:
             return False

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
 
-from downloader.core.item_states import OWNED, written
+from downloader.core.item_states import IN_FLIGHT, OWNED, SKIPPED, written
 from downloader.core.lease_items import Items
 from downloader.errors import FetchError, failure_kind
+from downloader.messages import Item
 from downloader.process.long_work import READ_AT_ONCE, Pauses, in_thread
-from downloader.sinks.sink import NEW, SAME, Recovered, Sink, Written
+from downloader.sinks.sink import NEW, SAME, Recovered, Sink, Unprepared, Written
 from downloader.worker.active_batch import ActiveBatch
 
-__all__ = ["Exempt", "reconcile", "settled"]
+__all__ = ["Exempt", "lost", "reconcile", "settled", "standing"]
 
 
 class Exempt(msgspec.Struct, frozen=True):
@@ -69,17 +70,12 @@ def _recover(
 
 
 def settled(
-    batch: ActiveBatch, items: Items, sink: Sink, done: Collection[int], rules: Exempt
-) -> Iterator[tuple[int, FetchError | tuple[int, int]]]:
-    """Yield the items that need no request, except those in ``done``.
-
-    Each is the index, and either size and CRC-32 of the file that is kept, or the failure. With --existing
-    keep or fail this reads files, and lets other greenlets run in between.
-    """
+    batch: ActiveBatch, items: Items, done: Collection[int], rules: Exempt
+) -> Iterator[tuple[int, FetchError]]:
+    """Yield the items that fail without a request, except those in ``done``: index and failure."""
     poison = set(batch.lease.poison)
-    if not (poison or rules.reserved or rules.standing):
+    if not (poison or rules.reserved):
         return
-    pause = Pauses()
     for index in batch.wanted():
         item = items[index]
         if index in done or item.fault:
@@ -88,15 +84,55 @@ def settled(
             yield index, FetchError("poison", failure_kind("poison").meaning)
         elif option := rules.reserved.get(item.name):
             yield index, FetchError("reserved", f"{option} is this file; give that another place")
-        elif rules.standing:
+
+
+def standing(
+    items: Items, sink: Sink, indices: Iterable[int]
+) -> Iterator[tuple[int, FetchError | tuple[int, int] | None]]:
+    """Yield for each of ``indices`` whether a file that was there before the job is kept.
+
+    It is size and CRC-32 of that file, or why it may not be there, or None. Reads files, the large ones
+    last; lets other greenlets run in between.
+    """
+    pause = Pauses()
+    large = []
+    for index in indices:
+        pause()
+        try:
+            yield index, _standing(items[index], sink)
+        except Unprepared:
+            large.append(index)
+    for index in large:
+        yield index, _standing(items[index], sink)
+
+
+def _standing(item: Item, sink: Sink) -> FetchError | tuple[int, int] | None:
+    try:
+        return None if item.fault else sink.standing(item.name)
+    except FetchError as error:
+        return error
+
+
+def lost(batch: ActiveBatch, items: Items, sink: Sink) -> list[int]:
+    """Return the indices of the published items that are not in the destination any more.
+
+    Somebody has moved or removed their directory since the batch was leased. Reads the files that may be
+    elsewhere; lets other greenlets run in between.
+    """
+    is_astray = batch.astray()
+    batch.found()
+    if is_astray is None:
+        return []
+    found = []
+    pause = Pauses()
+    for index in batch.wanted():
+        state = batch.states[index]
+        if IN_FLIGHT < state < SKIPPED and is_astray(name := items[index].name):
             pause()
-            try:
-                kept = in_thread(sink.standing, item.name)
-            except FetchError as error:
-                yield index, error
-            else:
-                if kept is not None:
-                    yield index, kept
+            crc = batch.marks.arrays[1][index]
+            if not _on_disk(sink, Written(batch.seq, index, name, state - 2, crc)):
+                found.append(index)
+    return found
 
 
 def _on_disk(sink: Sink, written: Written) -> bool:

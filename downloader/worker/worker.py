@@ -13,6 +13,7 @@ never blocks.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from time import monotonic
 
 import gevent
@@ -63,7 +64,7 @@ from downloader.worker.connection_control import ConnectionControl, first_limit
 from downloader.worker.heartbeat import make_heartbeat
 from downloader.worker.host_failures import HostFailures
 from downloader.worker.narrowing import Narrowing
-from downloader.worker.reconciling import Exempt, reconcile, settled
+from downloader.worker.reconciling import Exempt, lost, reconcile, settled, standing
 from downloader.worker.recorded_batch import batch_maker
 from downloader.worker.requests import TaskBuilder
 from downloader.worker.retries import Retries
@@ -115,6 +116,7 @@ class Worker:
             self.schedule.interval = config.worker_count / config.rate
         self.batches: dict[int, ActiveBatch] = {}
         self.greenlets = Group()
+        self._searched: set[int] = set()  # batches of which files are searched for
         self.commits = BatchCommits(self._committed, self.fatal)
         self.credit_out = self._finished_before = 0
         self.draining = self.drained = False
@@ -136,37 +138,64 @@ class Worker:
         self.narrowing.opened(batch)
         items = items_of(lease)
         done = reconcile(batch, items, self.sink)
-        for index, outcome in settled(batch, items, self.sink, done, self.exempt):
+        for index, failure in settled(batch, items, done, self.exempt):
             done.add(index)
-            if isinstance(outcome, FetchError):
-                attempts = DEATHS_TO_POISON if outcome.code == "poison" else 0
-                self._fail(batch, index, items[index], outcome, attempts)
-            else:
-                batch.published(index, *outcome, SAME)
+            attempts = DEATHS_TO_POISON if failure.code == "poison" else 0
+            self._fail(batch, index, items[index], failure, attempts)
         partial = done or lease.suspects or lease.only
-        if not partial and isinstance(items, list) and (tasks := self.builder.tasks(batch, items)):
+        if self.exempt.standing:
+            # What stands there may take long to read: other files are requested, and a stop is heard.
+            left = [index for index in batch.wanted() if index not in done]
+            self.greenlets.spawn(self._keep, batch, items, left)
+        elif not partial and isinstance(items, list) and (tasks := self.builder.tasks(batch, items)):
             self.admit_all(tasks)
         else:
-            self._schedule_each(batch, items, done)
+            self._schedule_each(batch, items, (index for index in batch.wanted() if index not in done))
         self.dispatch()
 
-    def _schedule_each(self, batch: ActiveBatch, items: Items, done: set[int]) -> None:
-        """Schedule the items of ``batch`` that are not in ``done``, one by one."""
+    def _keep(self, batch: ActiveBatch, items: Items, indices: list[int]) -> None:
+        """Keep the files that were there before the job, see --existing, and schedule the other items."""
+        try:
+            self._schedule_each(batch, items, self._unkept(batch, items, indices))
+        except Exception as error:
+            self.fatal(error)
+        self.dispatch()
+
+    def _unkept(self, batch: ActiveBatch, items: Items, indices: list[int]) -> Iterator[int]:
+        dispatched = True
+
+        def dispatch() -> None:
+            nonlocal dispatched
+            dispatched = True
+            self.dispatch()
+
+        for index, outcome in standing(items, self.sink, indices):
+            if isinstance(outcome, FetchError):
+                self._fail(batch, index, items[index], outcome, 0)
+            elif outcome is not None:
+                batch.published(index, *outcome, SAME)
+            else:
+                yield index
+                if dispatched:  # once, as soon as this greenlet waits
+                    dispatched = False
+                    gevent.get_hub().loop.run_callback(dispatch)
+
+    def _schedule_each(self, batch: ActiveBatch, items: Items, indices: Iterable[int]) -> None:
+        """Schedule the items of ``batch`` at ``indices``, one by one."""
         suspects = set(batch.lease.suspects)
         known: Origin | None = None
         pause = Pauses()  # a shard may have 100,000 items
-        for index in batch.wanted():
-            if index not in done:
-                pause()
-                try:
-                    task = self.builder.task(batch, index, items[index], index in suspects)
-                except FetchError as error:
-                    self._fail(batch, index, items[index], error, 0)
-                else:
-                    self.admit(task)
-                    if task.origin is not known and not task.origin.proxy:
-                        self.session.resolver.look_up_ahead(task.origin.host)
-                    known = task.origin
+        for index in indices:
+            pause()
+            try:
+                task = self.builder.task(batch, index, items[index], index in suspects)
+            except FetchError as error:
+                self._fail(batch, index, items[index], error, 0)
+            else:
+                self.admit(task)
+                if task.origin is not known and not task.origin.proxy:
+                    self.session.resolver.look_up_ahead(task.origin.host)
+                known = task.origin
         if not batch.left:
             self.batch_finished(batch)
 
@@ -386,8 +415,35 @@ class Worker:
 
     def batch_finished(self, batch: ActiveBatch) -> None:
         """Commit and report ``batch``, whose last item is finished."""
-        if batch.lease.seq in self.batches:
+        seq = batch.lease.seq
+        if seq not in self.batches or seq in self._searched:
+            return
+        if batch.astray() is None:
             self.commits.begin(batch)
+        else:
+            self._searched.add(seq)
+            self.greenlets.spawn(self._search, batch)
+
+    def _search(self, batch: ActiveBatch) -> None:
+        """Fetch again what is not in DEST any more, since a directory was moved or removed."""
+        try:
+            items = items_of(batch.lease)
+            indices = lost(batch, items, self.sink)
+            self._searched.discard(batch.seq)
+            if self.drained:
+                return  # the next run verifies them
+            if indices:
+                text = "a directory in DEST was moved or removed during the run: {} files of it that were "
+                text += (
+                    "being stored are fetched again; of those stored before, verify names what is missing"
+                )
+                self.link.send(Log("warning", text.format(len(indices))))
+            for index in indices:
+                batch.lose(index)
+            self._schedule_each(batch, items, indices)
+        except Exception as error:
+            self.fatal(error)
+        self.dispatch()
 
     def _committed(self, batch: ActiveBatch) -> None:
         del self.batches[batch.lease.seq]

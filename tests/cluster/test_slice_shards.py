@@ -261,7 +261,7 @@ def test_verify_finds_what_is_damaged_and_it_is_fetched_again(
 
     damage(plan.dest, store, truth, [names[3], names[70]])
     assert verify(plan.dest) == (1, 120, 118, [names[3], names[70]])
-    assert verify(plan.dest) == (0, 118, 118, [])
+    assert verify(plan.dest) == (1, 118, 118, [names[3], names[70]])  # until it is fetched again
     assert [plan.done(name).report.failed_by_error for name in slices] == [{"damaged": 1}] * 2
     again = plan.again(*slices)
     assert plan.attempt(again.name, tmp_path / "s").how == "done"
@@ -271,7 +271,7 @@ def test_verify_finds_what_is_damaged_and_it_is_fetched_again(
     # What the first slice has lost is fetched again already, so `verify` makes another slice.
     damage(plan.dest, store, truth, [names[5], names[70]])
     assert verify(plan.dest) == (1, 120, 118, [names[5], names[70]])
-    assert verify(plan.dest) == (0, 118, 118, [])
+    assert verify(plan.dest) == (1, 118, 118, [names[5], names[70]])
     (made,) = [head for head in plan.directory.heads() if head.name not in plan.heads]
     assert (made.covers, made.count) == ((slices[0],), 1)
     plan.heads[made.name] = made
@@ -299,3 +299,32 @@ def damage(dest: Path, store: str, truth: Truth, names: list[str]) -> None:
                 content[at + 300] ^= 1
         if content != path.read_bytes():
             path.write_bytes(content)
+
+
+def test_an_engine_refuses_the_record_of_the_other(
+    dev_server: Callable[..., DevServer], tmp_path: Path
+) -> None:
+    """`verify` would write down in one what is damaged, and the next run read the other."""
+    source, local = dev_server(files=6), tmp_path / "local"
+    plan = ShardPlan(tmp_path / "d", source.url, 6, {"store": "files"})
+    assert plan.attempt(plan.add([f"file-{n:010d}" for n in range(6)], ended=True), tmp_path / "s").how
+    ray = ("--engine", "ray", "--ray-address", "local")
+    assert run(source.url, "-o", local, "--limit", 3).returncode == 0
+    for argv, says in (
+        (
+            (source.url, "-o", plan.dest),
+            "has the plan of a job over many machines: go on with --engine ray",
+        ),
+        (
+            (source.url, "-o", local, *ray),
+            "has the journal of a job of one machine: go on without --engine",
+        ),
+    ):
+        refused = run(*argv)
+        assert (refused.returncode, says in refused.stderr) == (2, True), refused
+    assert verify(plan.dest) == (0, 6, 6, [])
+    # From here on the journal is what there is.
+    assert run(source.url, "-o", plan.dest, "--restart", "--limit", 2).returncode == 0
+    assert verify(plan.dest) == (0, 2, 2, [])
+    assert run(source.url, "-o", plan.dest).returncode == 0
+    assert verify(plan.dest) == (0, 6, 6, [])

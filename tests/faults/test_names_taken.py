@@ -96,15 +96,29 @@ def test_damaged_file_is_replaced_after_server_failures(run_downloader: Run, tmp
         report_of(run_downloader(server.url, "-o", dest, *ONE))
         damage(dest / "a")
         assert run_downloader("verify", dest).returncode == 1
+        seen = still_damaged(run_downloader, dest, "a")
+        assert (seen["checked"], seen["agree"]) == (1, 1)
         server.routes["/get/a"] = status(404)
         failed = report_of(run_downloader(server.url, "-o", dest, *ONE), 1)
         assert failed["failed_by_error"] == {"http-404": 1}
+        assert run_downloader("verify", dest).returncode == 0  # what is stored agrees
         server.routes["/get/a"] = ok(b"one, new")
         mended = report_of(run_downloader(server.url, "-o", dest, *ONE, "--retry-failed"))
         assert (mended["stored"], mended["replaced"]) == (1, 0)
         assert (dest / "a").read_bytes() == b"one, new"
         assert run_downloader("verify", dest).returncode == 0
     agree(dest, 0)
+
+
+def still_damaged(run_downloader: Run, dest: Path, name: str) -> dict[str, Any]:
+    """Check that verify says of a file that is recorded as damaged what it said before; return that."""
+    text = run_downloader("verify", dest).stdout
+    assert "\n1 file is recorded as damaged and not fetched again yet\n" in text
+    assert f"damaged: {name}\n" in text
+    done = run_downloader("verify", dest, "--json")
+    seen: dict[str, Any] = json.loads(done.stdout)
+    assert (done.returncode, seen["damaged"], seen["damaged_count"]) == (1, [name], 1)
+    return seen
 
 
 def test_damaged_file_of_an_interrupted_job_is_replaced(
@@ -121,6 +135,7 @@ def test_damaged_file_of_an_interrupted_job_is_replaced(
     newest = stored[-1]
     damage(newest)
     assert newest.name in run_downloader("verify", dest).stdout
+    still_damaged(run_downloader, dest, newest.name)
     said = json.loads(run_downloader("status", dest, "--json").stdout)
     assert (said["failed"], said["stored"]) == (0, len(stored) - 1)
     assert said["pending"] == said["listed"] - said["stored"]
@@ -357,3 +372,39 @@ def test_journal_removed_during_the_run(start: Start, tmp_path: Path) -> None:
         assert job.wait() in (1, 4), job.err
         assert "b: http-404" in job.out
         assert "nothing was downloaded there" not in job.err
+
+
+def test_large_files_that_are_kept_hold_up_no_other(
+    start: Start, run_downloader: Run, tmp_path: Path
+) -> None:
+    """Others of the batch are requested first, a stop is heard meanwhile, and terabytes are not read."""
+    root, asked = tmp_path / "d", Event()
+    root.mkdir()
+    kept = [f"a{number:02}" for number in range(40)]
+    for name in kept:
+        (root / name).touch()
+        os.truncate(root / name, 1 << 30)
+    (root / "b").touch()
+    os.truncate(root / "b", 10 << 40)
+
+    def answer(request: Request) -> Sequence[Step]:
+        asked.set()
+        return ok(b"z")
+
+    with Server(files={**dict.fromkeys([*kept, "b"], ok(b"new")), "z": answer}) as server:
+        argv = (server.url, "-o", root, "--existing", "keep", "--workers", 1, "--json")
+        job = start(*argv)
+        assert asked.wait(30)
+        job.kill(signal.SIGINT)
+        assert job.wait() == 130, job.err
+        report = json.loads(job.out)
+        assert report["skipped"] < len(kept)  # most of them were not read yet
+        for name in kept:
+            (root / name).unlink()
+        done = run_downloader(*argv)
+        report = json.loads(done.stdout)
+        assert (done.returncode, report["failed"]) == (0, 0), done
+    assert (root / "b").stat().st_size == 10 << 40
+    assert run_downloader("verify", root).returncode == 0
+    os.truncate(root / "b", 9 << 40)
+    assert run_downloader("verify", root).returncode == 1

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from threading import Event
 
-from harness import DevServer, report_of, stored
+from harness import DevServer, Job, report_of, stored
+from servers import Request, Server, Step, Until, ok
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 Serve = Callable[..., DevServer]
@@ -55,6 +57,33 @@ def test_two_journals_share_a_destination(run_downloader: Run, dev_server: Serve
     first = report_of(run_downloader(server.url, "-o", dest, "--journal", tmp_path / "j", "--json"))
     again = report_of(run_downloader(server.url, "-o", dest, "--journal", tmp_path / "k", "--json"))
     assert (first["stored"], again["stored"], again["skipped"], again["failed"]) == (200, 0, 200, 0)
+
+
+def test_runs_with_other_journals_do_not_share_a_destination_at_once(
+    run_downloader: Run, start: Callable[..., Job], tmp_path: Path
+) -> None:
+    """Each would replace what the other has stored, and both would say that all is there."""
+    dest, journal, asked, over = tmp_path / "d", tmp_path / "j", Event(), Event()
+
+    def wait(request: Request) -> Sequence[Step]:
+        asked.set()
+        return [Until(over), *ok(b"2")]
+
+    with Server(files={"a": ok(b"1"), "b": wait}) as server:
+        argv = (server.url, "-o", dest, "--workers", 1, "--pipeline", "off")
+        assert run_downloader(*argv, "--journal", journal, "--limit", 1).returncode == 0
+        first = start(*argv)
+        assert asked.wait(30)
+        for more in (("--journal", journal), ("--journal", journal, "--store", "tar", "--restart"), ()):
+            second = run_downloader(*argv, *more)
+            said = f"{dest} is in use by another run (process {first.pid})"
+            assert (second.returncode, said in second.stderr) == (2, True), second
+        # What reads a journal of its own goes on.
+        assert run_downloader("verify", dest, "--journal", journal).returncode == 0
+        assert run_downloader("status", dest, "--journal", journal).returncode == 0
+        over.set()
+        assert first.wait() == 0
+        assert run_downloader(*argv, "--journal", journal).returncode == 0
 
 
 def test_journal_that_cannot_be_made(run_downloader: Run, tmp_path: Path) -> None:

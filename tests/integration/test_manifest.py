@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import os
 import subprocess
 import zlib
 from collections.abc import Callable
@@ -283,10 +284,16 @@ def test_files_that_were_there_before(run_downloader: Run, tmp_path: Path) -> No
     argv = ("--existing", "keep", "--manifest", tmp_path / "m.jsonl", "--hash", "sha256")
     with Server(files=answers(3)) as server:
         assert run_downloader(server.url, "-o", dest, *argv).returncode == 0
-    found = rows(tmp_path / "m.jsonl")
+        found = rows(tmp_path / "m.jsonl")
+        # One that is larger by now is not read, which might take hours.
+        os.truncate(dest / "f0", 10 << 40)
+        assert run_downloader(server.url, "-o", dest, *argv[:-1], "sha512").returncode == 0
     assert {name: row["status"] for name, row in found.items()} == {"f0": 200, "f1": None, "f2": 200}
     assert (found["f1"]["size"], found["f1"]["etag"]) == (4, None)
     assert found["f1"]["hash"] == f"sha256:{hashlib.sha256(b'mine').hexdigest()}"
+    again = rows(tmp_path / "m.jsonl")
+    assert again["f0"]["hash"] is None
+    assert again["f1"]["hash"] == f"sha512:{hashlib.sha512(b'mine').hexdigest()}"
 
 
 def test_the_name_of_the_manifest_is_reserved(run_downloader: Run, tmp_path: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import os
 import tempfile
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -83,3 +86,50 @@ def test_changed_last_line_is_detected(tmp_path: Path, now: str) -> None:
         lines.advance(parts[-1].end)
     with closing(Lines(str(path), "l.txt")) as lines, pytest.raises(SourceError, match=REFUSED):
         lines.again(parts[-1].start, parts[-1].end)
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+@pytest.mark.parametrize(
+    ("now", "error"),
+    [
+        (0, "cut or written anew"),  # as `: > list` leaves it until the new list is there
+        (0.5, "cut or written anew"),
+        (0.9999, "cut or written anew"),  # in the last line
+        ("other", "cut or written anew"),
+        (1, ""),  # written anew, the same, or touched
+        (1.5, ""),  # grown
+    ],
+)
+def test_list_that_is_cut_while_it_is_read(
+    tmp_path: Path, suffix: str, now: float | str, error: str
+) -> None:
+    """What is left of it is not taken for its end, nor half a line for a line."""
+    path, whole = tmp_path / f"l.txt{suffix}", "".join(f"line {n:06}\n" for n in range(60_000))
+
+    def pack(text: str) -> bytes:
+        return gzip.compress(text.encode(), 1) if suffix else text.encode()
+
+    path.write_bytes(pack(whole))
+    with closing(Lines(str(path), "l.txt")) as lines:
+        got = lines.read(10).lines
+        if now == "other":
+            text = whole.replace("line 00", "Line 00")
+        elif now == 1.5:
+            text = whole + whole
+        else:
+            text = whole[: int(len(whole) * float(now))]
+        path.write_bytes(pack(text))
+        os.utime(path, ns=(1, time.time_ns() + 10**9))  # clocks of file systems are coarse
+        told = ""
+        try:
+            while part := lines.read(10_000).lines:
+                got += part
+        except SourceError as caught:
+            told = str(caught)
+    if suffix:  # where the decompressor finds it first, it says so
+        assert bool(told) >= bool(error), told
+    else:
+        assert (error in told, bool(told)) == (True, bool(error)), told
+    assert all(len(line) == 12 for _, line in got)
+    if not told:
+        assert b"".join(line for _, line in got) == text.encode()

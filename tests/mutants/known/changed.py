@@ -7,6 +7,7 @@ from known.mutant import Mutant
 __all__ = ["KNOWN"]
 
 CHANGED = "tests/faults/test_changed_destination.py::"
+MOVED = "tests/faults/test_moved_directories.py::"
 BYTES = "tests/unit/test_undecodable.py::"
 WRITTEN = "tests/unit/test_written_files.py::"
 
@@ -130,5 +131,13 @@ KNOWN = (
         "open_below(root, where)",
         "os.open(root / where, os.O_RDONLY)",
         (f"{CHANGED}test_verify_follows_no_link_below_the_destination",),
+    ),
+    Mutant(
+        "directory that is moved is trusted",
+        "`mv DEST/host elsewhere` during a run: all that follows is stored there, and exit 0",
+        "FilesSink.astray",
+        "self._identity_at(held.path, known) != held.identity",
+        "False",
+        (f"{MOVED}test_a_directory_that_is_moved_away_takes_no_file_with_it[mirror]",),
     ),
 )

@@ -65,7 +65,7 @@ KNOWN = (
     Mutant(
         "standing file compared in the hub",
         "a large file that has the name is read while everything else waits",
-        "FilesWriter.prepare",
+        "_crc_in_pieces",
         "in_thread(crc_of, fd, crc, PIECE)",
         "crc_of(fd, crc, PIECE)",
         (COMPARED,),

@@ -382,4 +382,12 @@ KNOWN = (
         "False",
         ("tests/integration/test_hostile_columns.py::test_times_with_nanoseconds_do_not_depend_on_pandas",),
     ),
+    Mutant(
+        "list ends where it is cut",
+        "a list that is written anew while a run reads it: complete, exit 0, with a third of its files",
+        "Lines._check_whole",
+        "state == self._state",
+        "True",
+        ("tests/unit/test_lines.py::test_list_that_is_cut_while_it_is_read",),
+    ),
 )

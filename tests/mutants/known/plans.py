@@ -41,4 +41,12 @@ KNOWN = (
         "''",
         (f"{BUCKET}test_attempt_at_a_slice[moto]",),
     ),
+    Mutant(
+        "an engine begins a journal beside a plan",
+        "verify writes down damage in the plan, and the command that goes on reads the journal: exit 0",
+        "Destination._open",
+        "not config.slice and not config.restart",
+        "False",
+        ("tests/cluster/test_slice_shards.py::test_an_engine_refuses_the_record_of_the_other",),
+    ),
 )

@@ -81,4 +81,12 @@ KNOWN = (
         "retry",
         (f"{CHECKSUMS}test_what_differs_from_its_response_is_not_stored",),
     ),
+    Mutant(
+        "digest of a file of any size",
+        "a manifest with --hash reads a file that was replaced to its end, however large it is",
+        "JournalRows._hash_of",
+        "os.fstat(fd).st_size != written.size",
+        "False",
+        ("tests/integration/test_manifest.py::test_files_that_were_there_before",),
+    ),
 )

@@ -398,4 +398,31 @@ KNOWN = (
         "fcntl.LOCK_SH",
         (f"{PROCESSES}test_second_run_on_a_destination_is_refused",),
     ),
+    Mutant(
+        "runs with journals in different places share DEST",
+        "two runs at once in one DEST: each replaces files of the other, and both say complete",
+        "Destination._open",
+        "not config.slice and not config.is_bucket",
+        "False",
+        (
+            "tests/integration/test_journal_apart.py::"
+            "test_runs_with_other_journals_do_not_share_a_destination_at_once",
+        ),
+    ),
+    Mutant(
+        "large files that are kept are read first",
+        "with --existing keep a large file of the user holds up all requests, and a stop",
+        "FilesSink.standing",
+        "name not in self._unread",
+        "False",
+        (f"{TAKEN}test_large_files_that_are_kept_hold_up_no_other",),
+    ),
+    Mutant(
+        "damage is said once",
+        "the second verify says that all files agree, and 0, while one is missing",
+        "Journal.damaged_names",
+        "code = 'damaged'",
+        "code = ''",
+        (f"{TAKEN}test_damaged_file_is_replaced_after_server_failures",),
+    ),
 )
