@@ -17,7 +17,7 @@ from hashlib import blake2b
 from typing import Final, NewType, cast
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-from downloader.core.redact import SecretNames, is_secret_param, redact_url, without_secrets
+from downloader.core.redact import NAMING, is_secret_param, redact_url, without_secrets
 
 __all__ = [
     "COLON",
@@ -283,7 +283,7 @@ def cut_path(name: str) -> SafeName:
 def cut_url_name(url: str) -> SafeName:
     """Return a name for a URL whose ``url_name`` is too long, without query and secrets. Raises BadName."""
     segments = _split(url)[2]
-    return _cut(_decoded(segments[-1], SecretNames.NOW)[1] or _INDEX.encode(), redact_url(url))
+    return _cut(_decoded(segments[-1], NAMING)[1] or _INDEX.encode(), redact_url(url))
 
 
 def _cut(name: bytes, whole: str) -> SafeName:
@@ -377,37 +377,37 @@ def _truncated(name: str, room: int) -> str:
     return re.sub(r"%[0-9A-F]?\Z", "", name.encode()[:room].decode("utf-8", "ignore"))
 
 
-def _decoded(raw: str, known: SecretNames) -> tuple[bytes, bytes]:
+def _decoded(raw: str, naming: int) -> tuple[bytes, bytes]:
     """Return a percent-decoded segment, and the same without its secrets."""
     data = unquote_to_bytes(raw.encode("utf-8", "surrogatepass"))
     if not ("=" in raw or "%" in raw or "@" in raw):
         return data, data  # the usual case: no place for a secret
     text = data.decode("utf-8", "surrogateescape")
-    kept = without_secrets(text, known)
-    if kept == text and without_secrets(raw, known) != raw:
+    kept = without_secrets(text, naming)
+    if kept == text and without_secrets(raw, naming) != raw:
         kept = ""
     return data, data if kept == text else kept.encode("utf-8", "surrogateescape")
 
 
-def _directory(raw: str, key: bytes | None, known: SecretNames) -> str:
-    data, kept = _decoded(raw, known)
+def _directory(raw: str, key: bytes | None, naming: int) -> str:
+    data, kept = _decoded(raw, naming)
     if kept != data:
         return _marked(kept, b"", raw, key)
     return escape(data) if data else "%"
 
 
-def _leaf(raw: str, query: str, key: bytes | None, known: SecretNames) -> SafeName:
+def _leaf(raw: str, query: str, key: bytes | None, naming: int) -> SafeName:
     """Return the name for the last segment and the query. A digest precedes the extension, to keep that."""
-    data, kept = _decoded(raw, known)
+    data, kept = _decoded(raw, naming)
     name = kept if data else _INDEX.encode()
-    public = without_secrets(query, known, query=True) if query else ""
+    public = without_secrets(query, naming, query=True) if query else ""
     if public:
         parts = public.split("&")
-        public = "&".join([part for part in parts if not is_secret_param(part.partition("=")[0], known)])
+        public = "&".join([part for part in parts if not is_secret_param(part.partition("=")[0], naming)])
     rest = b"?" + public.encode("utf-8", "surrogatepass") if public else b""
     if b"@" in rest:  # together with the text before it, it may look like a password
         both = (name + rest).decode("utf-8", "surrogateescape")
-        if (less := without_secrets(both, known)) != both:
+        if (less := without_secrets(both, naming)) != both:
             return _marked(less.encode("utf-8", "surrogateescape"), b"", f"{raw}?{query}", key)
     if kept == data and public == query:
         return escape(name + rest)
@@ -416,21 +416,21 @@ def _leaf(raw: str, query: str, key: bytes | None, known: SecretNames) -> SafeNa
     return _marked(name[:end], name[end:] + rest, f"{raw}?{query}", key)
 
 
-def url_name(url: str, key: bytes, known: SecretNames = SecretNames.NOW) -> SafeName:
+def url_name(url: str, key: bytes, naming: int = NAMING) -> SafeName:
     """Return the file name for a URL: its last path segment, decoded, and its query, escaped.
 
     An empty segment gives ``index.html``. The query is not decoded; the fragment is dropped. Secrets
     (whatever ``redact_url`` cuts) are left out; ``%~`` and a digest of them, keyed with ``key``, precede
-    the extension. Two URLs may give the same name (other directories, other hosts). ``known``: which
+    the extension. Two URLs may give the same name (other directories, other hosts). ``naming``: which
     parameters carry secrets. Raises BadName.
     """
     _, _, segments, query = _split(url)
     if _harmless(url):
         return escape(segments[-1] or _INDEX)
-    return _leaf(segments[-1], query, key, known)
+    return _leaf(segments[-1], query, key, naming)
 
 
-def url_path(url: str, key: bytes | None, colon: str = ":", known: SecretNames = SecretNames.NOW) -> str:
+def url_path(url: str, key: bytes | None, colon: str = ":", naming: int = NAMING) -> str:
     """Return the path for a URL in the mirror layout: ``host[:port]/segment/…/name``.
 
     ``colon``: COLON where the file system takes colons, ESCAPED_COLON elsewhere; both are reversible.
@@ -451,14 +451,14 @@ def url_path(url: str, key: bytes | None, colon: str = ":", known: SecretNames =
     if _harmless(url):
         path = mirror_path([host, *segments[:-1], segments[-1] or _INDEX])
         return path if colon == COLON else with_colon(colon, path)
-    kept = without_secrets(host, known)
+    kept = without_secrets(host, naming)
     if kept != host or (at and key is not None):
         top = _marked(kept.encode("utf-8", "surrogatepass"), b"", f"{userinfo}{at}{host}", key)
     else:
         top = escape(host)
     top = SafeName(top.replace(COLON, colon))
     return _joined(
-        [top, *[_directory(s, key, known) for s in segments[:-1]], _leaf(segments[-1], query, key, known)]
+        [top, *[_directory(s, key, naming) for s in segments[:-1]], _leaf(segments[-1], query, key, naming)]
     )
 
 

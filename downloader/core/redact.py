@@ -6,7 +6,6 @@ leak. No function raises, whatever the text, and each takes time linear in the l
 
 from __future__ import annotations
 
-import enum
 import json
 import re
 from collections.abc import Collection
@@ -15,7 +14,7 @@ from typing import Final
 from urllib.parse import quote, quote_plus, unquote, urlsplit
 
 __all__ = [
-    "SecretNames",
+    "NAMING",
     "credentials_in",
     "is_secret_param",
     "redact",
@@ -23,6 +22,10 @@ __all__ = [
     "spellings",
     "without_secrets",
 ]
+
+NAMING: Final = 5
+"""The rules for names of a job that begins now (``storage.records.JobSpec``); earlier jobs keep theirs."""
+_MORE_SECRETS: Final = 4  # by which more parameters count as secrets
 
 _CUT: Final = "***"
 _ROUNDS: Final = 4
@@ -111,14 +114,7 @@ def _plain_name(name: str) -> str:
     return name[2:] if name.startswith("x_") else name
 
 
-class SecretNames(enum.Enum):
-    """Which parameters carry secrets: those that are known ``NOW``, or to earlier versions (``BEFORE``)."""
-
-    BEFORE = enum.auto()
-    NOW = enum.auto()
-
-
-def is_secret_param(name: str, known: SecretNames = SecretNames.NOW) -> bool:
+def is_secret_param(name: str, naming: int = NAMING) -> bool:
     """Return whether a query parameter (or header) of this name carries a secret.
 
     Case, percent-encoding, white space, ``-`` for ``_`` and a leading ``X-`` make no difference.
@@ -127,57 +123,57 @@ def is_secret_param(name: str, known: SecretNames = SecretNames.NOW) -> bool:
     ``access_key`` or the like. Azure's sv, se, sp and sr are not secret.
     """
     # Cached: the URLs of a list share a few names.
-    return _is_secret(name, known) if len(name) <= _LONGEST_NAME else _is_secret.__wrapped__(name, known)
+    return _is_secret(name, naming) if len(name) <= _LONGEST_NAME else _is_secret.__wrapped__(name, naming)
 
 
 @lru_cache(1024)
-def _is_secret(name: str, known: SecretNames) -> bool:
+def _is_secret(name: str, naming: int) -> bool:
     plain = _plain_name(name)
     if plain in _NAMES or plain.startswith("sig") or any(part in plain for part in _PARTS):
         return True
     names = _NAMES
-    if known is SecretNames.NOW:
+    if naming >= _MORE_SECRETS:
         if plain.endswith(_MORE_ENDS) or any(part in plain for part in _MORE_PARTS):
             return True
         names |= _MORE_NAMES
     return plain in names or ("[" in plain and not names.isdisjoint(_BRACKETS.split(plain)))
 
 
-def _is_strong(name: str, known: SecretNames) -> bool:
+def _is_strong(name: str, naming: int) -> bool:
     """Return whether ``name=`` carries a secret even outside a query."""
     plain = _plain_name(name)
     if plain.startswith("sig"):
         return plain in ("sig", "signature")
-    return plain not in _WEAK and is_secret_param(plain, known)
+    return plain not in _WEAK and is_secret_param(plain, naming)
 
 
-def _piece(piece: str, parameter: bool, known: SecretNames) -> tuple[str, bool]:
+def _piece(piece: str, parameter: bool, naming: int) -> tuple[str, bool]:
     """Return a piece between separators, redacted, and whether a secret was cut at its end."""
     parts = piece.split("=")
     secret = is_secret_param if parameter else _is_strong
     for index, part in enumerate(parts[:-1]):
         name = re.split(r"[/,\s\"'({]", part.rstrip("\"' "))[-1]
-        if secret(name, known):
+        if secret(name, naming):
             return "=".join(parts[: index + 1]) + "=" + _CUT, True
     if "%" in piece:  # a URL within the URL: its own separators are encoded
         decoded = _unquoted(piece)
-        if decoded != piece and _rest(decoded, parameter, known) != decoded:
+        if decoded != piece and _rest(decoded, parameter, naming) != decoded:
             return (parts[0] + "=" if len(parts) > 1 and "%" not in parts[0] else "") + _CUT, True
     return piece, False
 
 
-def _parameters(rest: str, parameter: bool, known: SecretNames) -> str:
+def _parameters(rest: str, parameter: bool, naming: int) -> str:
     """Return ``rest`` without the values of secret parameters.
 
     A value extends to the next ``&name=``: a raw ``;``, ``#``, ``?`` or a lone ``&`` may belong to it.
     """
     tokens = _SEPARATOR.split(rest)
-    first, cut = _piece(tokens[0], parameter, known)
+    first, cut = _piece(tokens[0], parameter, naming)
     out = [first]
     for separator, piece in zip(tokens[1::2], tokens[2::2], strict=True):
         if cut and not (separator == "&" and "=" in piece):
             continue
-        kept, cut = _piece(piece, True, known)
+        kept, cut = _piece(piece, True, naming)
         out += (separator, kept)
     return "".join(out)
 
@@ -200,14 +196,14 @@ def _userinfo(text: str) -> str:
     return f"{left[:start]}{_CUT}@{right}"
 
 
-def _rest(rest: str, parameter: bool = False, known: SecretNames = SecretNames.NOW) -> str:
+def _rest(rest: str, parameter: bool = False, naming: int = NAMING) -> str:
     """Return ``rest`` redacted: path, query and fragment of a URL, or a word of free text."""
     if "@" in rest:
         end = re.search(r"[?#]|$", rest)
         cut = end.start() if end else len(rest)
         rest = _userinfo(rest[:cut]) + rest[cut:]
     if "=" in rest or "%" in rest:
-        rest = _parameters(rest, parameter, known)
+        rest = _parameters(rest, parameter, naming)
     return _userinfo(rest) if "@" in rest else rest
 
 
@@ -257,14 +253,14 @@ def _is_plain(text: str, start: int) -> bool:
     return "@" not in decoded and "%" not in decoded
 
 
-def without_secrets(text: str, known: SecretNames, *, query: bool = False) -> str:
+def without_secrets(text: str, naming: int, *, query: bool = False) -> str:
     """Return a path segment (or a ``query``) without the secrets that ``redact_url`` cuts, for a name.
 
     The secrets are removed without a replacement, so ``redact_url`` finds nothing in the result. A text
     without secrets is returned unchanged. Never raises.
     """
     for _ in range(_ROUNDS):
-        cut = _rest(text, query, known)
+        cut = _rest(text, query, naming)
         if cut == text:
             return text
         text = cut.replace(f"{_CUT}@", "").replace(f"={_CUT}", "").replace(_CUT, "")

@@ -193,7 +193,7 @@ KNOWN = (
         "secrets in names, within the query",
         "the token of a URL within the query is in the name: on the terminal, on the disk, in the journal",
         "_leaf",
-        "without_secrets(query, known, query=True) if query else ''",
+        "without_secrets(query, naming, query=True) if query else ''",
         "query",
         (f"{SECRETS}test_secrets_in_path_or_nested_url_are_in_no_name[flat]",),
     ),
