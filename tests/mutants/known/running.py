@@ -193,8 +193,8 @@ KNOWN = (
         "query and ? of a path have one name in a mirror",
         "a%3Fb and a?b are name-taken with --layout mirror, to which the message sends the user",
         "url_path",
-        "apart=True",
-        "apart=False",
+        "_leaf(segments[-1], query, key, naming, contexts[-1], apart=True)",
+        "_leaf(segments[-1], query, key, naming, contexts[-1])",
         ("tests/unit/test_core_naming.py::test_names_of_paths_that_look_like_logins_and_queries",),
     ),
     Mutant(
