@@ -51,6 +51,14 @@ KNOWN = (
         (f"{FORMATS}test_descriptor_as_a_list_is_told_to_be_standard_input",),
     ),
     Mutant(
+        "descriptor that is a file is taken for a list",
+        "/dev/stdin that is redirected from a file ends with 4 as SOURCE, at each resume",
+        "_checked",
+        "descriptor or not stat.S_ISREG(mode)",
+        "not stat.S_ISREG(mode)",
+        (f"{FORMATS}test_descriptor_that_is_a_file_is_told_to_be_standard_input[link.txt]",),
+    ),
+    Mutant(
         "--member blamed on --keep-columns",
         "an option that was not given is told to be wrong",
         "UrlList._check_columns",
