@@ -59,6 +59,14 @@ KNOWN = (
         (f"{FORMATS}test_descriptor_that_is_a_file_is_told_to_be_standard_input[link.txt]",),
     ),
     Mutant(
+        "listing in HTML is told as bad JSON alone",
+        "a directory listing of nginx as SOURCE is told to be JSON with a byte that cannot be decoded",
+        "_other_form",
+        "_HTML.match(begins)",
+        "False",
+        ("tests/unit/test_core_listing.py::test_refused_pages",),
+    ),
+    Mutant(
         "--member blamed on --keep-columns",
         "an option that was not given is told to be wrong",
         "UrlList._check_columns",
