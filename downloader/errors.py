@@ -182,7 +182,9 @@ FAILURES: Final[dict[str, Kind]] = {
         *(False, Blame.FILE),
         "DEST does not take this file: permission, or what stands there is protected or busy",
     ),
-    "name-taken": Kind(False, Blame.FILE, "another file of this job has this name; see --layout mirror"),
+    "name-taken": Kind(
+        False, Blame.FILE, "another file of this job has this name; see --layout mirror and --on-duplicate"
+    ),
     "file-exists": Kind(False, Blame.FILE, "a file of this name was there before; see --existing"),
     "reserved": Kind(False, Blame.FILE, "a file that this run itself reads or writes has this name"),
     "poison": Kind(False, Blame.FILE, "killed every worker that took it; set aside"),

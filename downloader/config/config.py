@@ -41,7 +41,7 @@ from downloader.core.limits import (
 )
 from downloader.core.naming import COLON, shown
 from downloader.core.ownership import Existing
-from downloader.core.redact import credentials_in, redact_url
+from downloader.core.redact import NAMING, credentials_in, redact_url
 from downloader.core.retry import RetryPolicy
 from downloader.core.server_address import split_address
 from downloader.core.urls import login_of
@@ -153,8 +153,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     keep_records: bool = False
     # Nor this: how the paths of this job have the colon before a port (``core.naming.url_path``).
     colon: str = COLON
-    # Nor this: by which rules this job numbers names (``storage.records.JobSpec``).
-    naming: int = 4
+    # Nor this: by which rules this job makes names (``storage.records.JobSpec``).
+    naming: int = NAMING
     # Nor this: the types of the kept columns of this job (``core.column_types``), as far as they are known.
     column_types: str = ""
     # Nor this: the content of the files named above, as of when the Config was made.

@@ -11,7 +11,7 @@ from downloader.core.host_names import ascii_host
 from downloader.core.naming import shown
 from downloader.core.redact import redact_url
 
-__all__ = ["bucket_and_prefix", "endpoint_problem", "is_bucket", "local_place", "place"]
+__all__ = ["bucket_and_prefix", "endpoint_problem", "is_bucket", "local_place", "place", "prefix_problem"]
 
 _SCHEME: Final = "s3://"
 # Two letters at least: C:/x is a path.
@@ -35,10 +35,28 @@ def bucket_and_prefix(place: str) -> tuple[str, str]:
 def place(text: str) -> str:
     """Return the directory or the place in a bucket that is ``text``: ``s3://`` in lower case.
 
-    Raises ValueError, with a clause, for what has the form of another URL: as a path, it would be a
-    directory of the name of its scheme.
+    Raises ValueError, with a clause, for a prefix that no client of a store takes, and for what has the
+    form of another URL: as a path, it would be a directory of the name of its scheme.
     """
-    return _SCHEME + text[len(_SCHEME) :] if is_bucket(text) else local_place(text)
+    if not is_bucket(text):
+        return local_place(text)
+    if problem := prefix_problem(text):
+        raise ValueError(problem)
+    return _SCHEME + text[len(_SCHEME) :]
+
+
+def prefix_problem(place: str) -> str:
+    """Return why no object can be below the prefix of ``place``, a clause, or "" if one can."""
+    bucket, prefix = bucket_and_prefix(place)
+    parts = prefix.split("/") if prefix else []
+    if any(ord(char) < 32 or ord(char) == 127 or "\ud800" <= char <= "\udfff" for char in prefix):
+        return "the prefix has a control character, or is not UTF-8; leave that out"
+    if {".", ".."} & set(parts):
+        return "the prefix has a part . or .., which a bucket has not; leave that out"
+    if "" in parts:
+        meant = "/".join([bucket, *filter(None, parts)])
+        return f"the prefix has two slashes in a row; is {_SCHEME}{shown(meant)} meant?"
+    return ""
 
 
 def local_place(text: str) -> str:

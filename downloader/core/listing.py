@@ -5,7 +5,9 @@ A page is ``{"FileNames": […], "NextMarker": "…"}``; ``NextFile`` may stand 
 
 from __future__ import annotations
 
+import codecs
 import json
+import re
 from typing import Any
 
 import msgspec
@@ -17,6 +19,12 @@ __all__ = ["MARKER", "NO_SERVER", "ONE_FILE", "Listing", "page_url", "parse_list
 MARKER = "next-marker"
 ONE_FILE = "to fetch one URL: echo URL | downloader - -o DEST"
 """What to do where SOURCE is no server, but a file."""
+_A_LIST = "have the URLs in a file, one a line, and give that as SOURCE"
+_HTML = re.compile(
+    rb"\s*(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body|title|pre|table|h1)\b", re.I | re.S
+)
+_XML = re.compile(rb"\s*<(?:\?xml|[A-Za-z])")
+_BEGINNING = 4096  # bytes of a page in which its form is looked for
 NO_SERVER = f"is this a file server, and is --list-path right? ({ONE_FILE})"
 """What to ask where SOURCE seems to be no file server."""
 
@@ -37,6 +45,14 @@ def page_url(first: str, marker: str) -> str:
         return first
     joint = "?" if "?" not in first else "" if first.endswith(("?", "&")) else "&"
     return f"{first}{joint}{MARKER}={marker}"
+
+
+def _other_form(body: bytes | bytearray) -> str:
+    """Return what a page is that is no JSON, as web servers and stores list directories; "" if unknown."""
+    begins = bytes(body[:_BEGINNING]).removeprefix(codecs.BOM_UTF8)
+    if _HTML.match(begins):
+        return "HTML"
+    return "XML" if _XML.match(begins) else ""
 
 
 class _Usual(msgspec.Struct, frozen=True):
@@ -69,6 +85,9 @@ def _parse_unusual(body: bytes | bytearray, where: str, hint: str) -> Listing:
     try:
         page: Any = json.loads(body)
     except UNDECODABLE as error:
+        if what := _other_form(body):
+            why = f"it is {what}, which is not read as a listing; {_A_LIST}"
+            raise SourceError(f"{where} is not valid JSON: {why}{hint}") from None
         raise SourceError(f"{where} is not valid JSON: {error}{hint}") from None
     if not isinstance(page, dict) or not isinstance(page.get("FileNames"), list):
         raise SourceError(f'{where} has no list "FileNames"{hint}')

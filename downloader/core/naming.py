@@ -17,7 +17,7 @@ from hashlib import blake2b
 from typing import Final, NewType, cast
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-from downloader.core.redact import SecretNames, is_secret_param, redact_url, without_secrets
+from downloader.core.redact import NAMING, is_secret_param, precedes_host, redact_url, without_secrets
 
 __all__ = [
     "COLON",
@@ -91,6 +91,14 @@ _INVENTED: Final = re.compile(r"index(?:%~[a-z2-7]+)?(?:-[0-9]+)?\.html").fullma
 _NO_NAME: Final = re.compile(
     r"[A-Za-z][A-Za-z0-9+.\-]*://[^/?#]*(?:/(?:[^?#]*/)?)?(?:[?#].*)?", re.DOTALL
 ).fullmatch
+_NAMING_5: Final = 5  # see ``storage.records.JobSpec``
+_SCHEME: Final = "http://"  # stands before the host of a URL within a URL
+# What is certainly no part of a secret at the end of one.
+_COMMON_EXTENSION: Final = re.compile(
+    rb"(?<=.)\.(?:avif|bin|bmp|bz2|csv|flac|gif|gz|heic|html?|jpe?g|jsonl?|m4a|mkv|mov|mp[34]|ogg|parquet|pdf|png|svg"
+    rb"|tar|tgz|tiff?|tsv|txt|wav|webm|webp|xml|xz|zip|zst)\Z",
+    re.DOTALL | re.IGNORECASE,
+)
 _EXTENSION: Final = re.compile(rb"(?<=.)\.[A-Za-z0-9]{1,8}\Z", re.DOTALL)
 
 
@@ -283,7 +291,7 @@ def cut_path(name: str) -> SafeName:
 def cut_url_name(url: str) -> SafeName:
     """Return a name for a URL whose ``url_name`` is too long, without query and secrets. Raises BadName."""
     segments = _split(url)[2]
-    return _cut(_decoded(segments[-1], SecretNames.NOW)[1] or _INDEX.encode(), redact_url(url))
+    return _cut(_decoded(segments[-1], NAMING)[1] or _INDEX.encode(), redact_url(url))
 
 
 def _cut(name: bytes, whole: str) -> SafeName:
@@ -377,66 +385,100 @@ def _truncated(name: str, room: int) -> str:
     return re.sub(r"%[0-9A-F]?\Z", "", name.encode()[:room].decode("utf-8", "ignore"))
 
 
-def _decoded(raw: str, known: SecretNames) -> tuple[bytes, bytes]:
-    """Return a percent-decoded segment, and the same without its secrets."""
+def _contexts(url: str, segments: list[str], naming: int) -> list[str]:
+    """Return "http://" for each segment that begins with the host of a URL within ``url``, else ""."""
+    if naming < _NAMING_5 or not ("@" in url or "%" in url):
+        return [""] * len(segments)
+    before = ["/".join(segments[max(index - 4, 0) : index]) + "/" for index in range(len(segments))]
+    return [_SCHEME if precedes_host(each) else "" for each in before]
+
+
+def _kept(text: str, naming: int, scheme: str) -> str:
+    return without_secrets(scheme + text, naming).removeprefix(scheme)
+
+
+def _decoded(raw: str, naming: int, scheme: str = "") -> tuple[bytes, bytes]:
+    """Return a percent-decoded segment, and the same without its secrets; ``scheme``: see ``_contexts``."""
     data = unquote_to_bytes(raw.encode("utf-8", "surrogatepass"))
     if not ("=" in raw or "%" in raw or "@" in raw):
         return data, data  # the usual case: no place for a secret
     text = data.decode("utf-8", "surrogateescape")
-    kept = without_secrets(text, known)
-    if kept == text and without_secrets(raw, known) != raw:
+    kept = _kept(text, naming, scheme)
+    if kept == text and _kept(raw, naming, scheme) != raw:
         kept = ""
     return data, data if kept == text else kept.encode("utf-8", "surrogateescape")
 
 
-def _directory(raw: str, key: bytes | None, known: SecretNames) -> str:
-    data, kept = _decoded(raw, known)
+def _directory(raw: str, key: bytes | None, naming: int, scheme: str) -> str:
+    data, kept = _decoded(raw, naming, scheme)
     if kept != data:
         return _marked(kept, b"", raw, key)
     return escape(data) if data else "%"
 
 
-def _leaf(raw: str, query: str, key: bytes | None, known: SecretNames) -> SafeName:
-    """Return the name for the last segment and the query. A digest precedes the extension, to keep that."""
-    data, kept = _decoded(raw, known)
+def _leaf(
+    raw: str, query: str, key: bytes | None, naming: int, scheme: str, *, apart: bool = False
+) -> SafeName:
+    """Return the name for the last segment and the query. A digest precedes the extension, to keep that.
+
+    ``apart``: a ``?`` of the segment is escaped, so that it is not the one before a query. ``scheme``: see
+    ``_contexts``.
+    """
+    if naming < _NAMING_5:
+        apart = False
+    data, kept = _decoded(raw, naming, scheme)
     name = kept if data else _INDEX.encode()
-    public = without_secrets(query, known, query=True) if query else ""
+    public = without_secrets(query, naming, query=True) if query else ""
     if public:
         parts = public.split("&")
-        public = "&".join([part for part in parts if not is_secret_param(part.partition("=")[0], known)])
+        public = "&".join([part for part in parts if not is_secret_param(part.partition("=")[0], naming)])
     rest = b"?" + public.encode("utf-8", "surrogatepass") if public else b""
     if b"@" in rest:  # together with the text before it, it may look like a password
         both = (name + rest).decode("utf-8", "surrogateescape")
-        if (less := without_secrets(both, known)) != both:
+        if (less := _kept(both, naming, scheme)) != both:
             return _marked(less.encode("utf-8", "surrogateescape"), b"", f"{raw}?{query}", key)
     if kept == data and public == query:
-        return escape(name + rest)
+        return _with_query(name, rest) if apart else escape(name + rest)
     extension = _EXTENSION.search(name)
     end = extension.start() if extension else len(name)
-    return _marked(name[:end], name[end:] + rest, f"{raw}?{query}", key)
+    tail = name[end:]
+    if not tail and kept != data and naming >= _NAMING_5 and (found := _COMMON_EXTENSION.search(data)):
+        tail = found[0]
+    return _marked(name[:end], tail + rest, f"{raw}?{query}", key)
 
 
-def url_name(url: str, key: bytes, known: SecretNames = SecretNames.NOW) -> SafeName:
+def _with_query(name: bytes, rest: bytes) -> SafeName:
+    """Return ``name`` and ``rest``, a query, escaped; the query begins at the first ``?`` of the result."""
+    if b"?" not in name:
+        return escape(name + rest)
+    text = _escaped(name).replace("?", "%3F") + _escaped(rest)
+    if len(text.encode()) > _NAME_BYTES:
+        raise _refuse(f"takes more than {_NAME_BYTES} bytes when escaped", name + rest)
+    return SafeName(text)
+
+
+def url_name(url: str, key: bytes, naming: int = NAMING) -> SafeName:
     """Return the file name for a URL: its last path segment, decoded, and its query, escaped.
 
     An empty segment gives ``index.html``. The query is not decoded; the fragment is dropped. Secrets
     (whatever ``redact_url`` cuts) are left out; ``%~`` and a digest of them, keyed with ``key``, precede
-    the extension. Two URLs may give the same name (other directories, other hosts). ``known``: which
-    parameters carry secrets. Raises BadName.
+    the extension. Two URLs may give the same name (other directories, other hosts). ``naming``: the
+    rules of the job. Raises BadName.
     """
     _, _, segments, query = _split(url)
     if _harmless(url):
         return escape(segments[-1] or _INDEX)
-    return _leaf(segments[-1], query, key, known)
+    return _leaf(segments[-1], query, key, naming, _contexts(url, segments, naming)[-1])
 
 
-def url_path(url: str, key: bytes | None, colon: str = ":", known: SecretNames = SecretNames.NOW) -> str:
+def url_path(url: str, key: bytes | None, colon: str = ":", naming: int = NAMING) -> str:
     """Return the path for a URL in the mirror layout: ``host[:port]/segment/…/name``.
 
     ``colon``: COLON where the file system takes colons, ESCAPED_COLON elsewhere; both are reversible.
 
     The host is in lower case, without the default port; the last segment is as in ``url_name``; dot
-    segments are escaped, never resolved. A digest replaces the secrets in each segment, and the userinfo.
+    segments are escaped, never resolved, and so is a ``?`` that is not before the query.
+    A digest replaces the secrets in each segment, and the userinfo.
     Without a key there is no digest: use that for a part that all URLs of a job share. Raises BadName.
     """
     scheme, authority, segments, query = _split(url)
@@ -451,15 +493,18 @@ def url_path(url: str, key: bytes | None, colon: str = ":", known: SecretNames =
     if _harmless(url):
         path = mirror_path([host, *segments[:-1], segments[-1] or _INDEX])
         return path if colon == COLON else with_colon(colon, path)
-    kept = without_secrets(host, known)
+    kept = without_secrets(host, naming)
     if kept != host or (at and key is not None):
         top = _marked(kept.encode("utf-8", "surrogatepass"), b"", f"{userinfo}{at}{host}", key)
     else:
         top = escape(host)
     top = SafeName(top.replace(COLON, colon))
-    return _joined(
-        [top, *[_directory(s, key, known) for s in segments[:-1]], _leaf(segments[-1], query, key, known)]
-    )
+    contexts = _contexts(url, segments, naming)
+    directories = [
+        _directory(s, key, naming, context) for s, context in zip(segments[:-1], contexts, strict=False)
+    ]
+    leaf = _leaf(segments[-1], query, key, naming, contexts[-1], apart=True)
+    return _joined([top, *directories, leaf])
 
 
 def with_colon(colon: str, path: str) -> str:

@@ -6,27 +6,34 @@ leak. No function raises, whatever the text, and each takes time linear in the l
 
 from __future__ import annotations
 
-import enum
 import json
 import re
 from collections.abc import Collection
 from functools import lru_cache
+from itertools import pairwise
 from typing import Final
 from urllib.parse import quote, quote_plus, unquote, urlsplit
 
 __all__ = [
-    "SecretNames",
+    "NAMING",
     "credentials_in",
     "is_secret_param",
+    "precedes_host",
     "redact",
     "redact_url",
     "spellings",
     "without_secrets",
 ]
 
+NAMING: Final = 5
+"""The rules for names of a job that begins now (``storage.records.JobSpec``); earlier jobs keep theirs."""
+_MORE_SECRETS: Final = 4  # from these rules on, more parameters count as secrets
+_BY_THE_RFC: Final = 5  # from these on, a login is where RFC 3986 has it
+
 _CUT: Final = "***"
 _ROUNDS: Final = 4
 _LONGEST_NAME: Final = 64  # characters of a parameter's name that is cached
+_LAYERS: Final = 8  # of percent-encoding that are decoded
 _LONGEST: Final = 65536  # characters of a message; the rest is cut
 
 # Names as `_plain_name` returns them: lower case, `_` for `-`, without a leading `x_`.
@@ -77,6 +84,17 @@ _PLAIN_ORIGIN: Final = re.compile(r"https?://[A-Za-z0-9.-]+(?::[0-9]+)?(?:/|\Z)"
 _PREFIX: Final = re.compile(r"[\x00-\x20]*(?:[A-Za-z][A-Za-z0-9+.\-]*://|https?:)?[/\\]*", re.I)
 _AUTHORITY_END: Final = re.compile(r"[/?#]|$")
 _HOST_PORT: Final = re.compile(r"(?:\[[^\]@]*\]|[^:@%\[\]]*)(?::[0-9]+)?")
+# The host of a URL with a login, if it cannot be a part of a password that has an @ and a slash.
+_CLEAR_HOST: Final = re.compile(
+    r"(?:[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)+\.?|[A-Za-z0-9.-]+(?=:)|localhost|\[[0-9A-Fa-f:.]*[0-9A-Fa-f]\])"
+    r"(?::[0-9]+)?"
+)
+_NESTED: Final = re.compile(r"(?<=:)//+|(?<=https:)/|(?<=http:)/", re.I)  # precedes a host within a URL
+_BEFORE_HOST: Final = re.compile(r"(?::/|https?:)/+\Z", re.I)
+_TARGET_QUERY: Final = re.compile(r"[?#]|$")
+_VALUES: Final = re.compile(r"(?=&[^&=]*=)")
+_MANY_LAYERS: Final = re.compile(r"%(?:25)+(?=[0-9A-Fa-f]{2})")
+_EQUALS: Final = re.compile(r"%3D", re.I)
 _TAIL: Final = re.compile(r"[)\]>}\"',.:;!]+$")
 _WORD: Final = re.compile(r"\S+")
 _BEFORE_USER: Final = re.compile(r"[/\\\"'(<\[{,=;&?#]")
@@ -98,11 +116,11 @@ _SCHEME_VALUE: Final = re.compile(r"\b(Bearer|Basic)((?:\s|[:=+]|%20)+)[^\s,;]+"
 
 
 def _unquoted(text: str) -> str:
-    """Return ``text`` with up to three layers of percent-encoding removed."""
-    for _ in range(3):
-        if "%" not in text:
+    """Return ``text`` without its layers of percent-encoding, unless there are too many."""
+    for _ in range(_LAYERS):
+        before, text = text, unquote(_MANY_LAYERS.sub("%", text)) if "%" in text else text
+        if text == before:
             break
-        text = unquote(text)
     return text
 
 
@@ -111,14 +129,7 @@ def _plain_name(name: str) -> str:
     return name[2:] if name.startswith("x_") else name
 
 
-class SecretNames(enum.Enum):
-    """Which parameters carry secrets: those that are known ``NOW``, or to earlier versions (``BEFORE``)."""
-
-    BEFORE = enum.auto()
-    NOW = enum.auto()
-
-
-def is_secret_param(name: str, known: SecretNames = SecretNames.NOW) -> bool:
+def is_secret_param(name: str, naming: int = NAMING) -> bool:
     """Return whether a query parameter (or header) of this name carries a secret.
 
     Case, percent-encoding, white space, ``-`` for ``_`` and a leading ``X-`` make no difference.
@@ -127,57 +138,86 @@ def is_secret_param(name: str, known: SecretNames = SecretNames.NOW) -> bool:
     ``access_key`` or the like. Azure's sv, se, sp and sr are not secret.
     """
     # Cached: the URLs of a list share a few names.
-    return _is_secret(name, known) if len(name) <= _LONGEST_NAME else _is_secret.__wrapped__(name, known)
+    return _is_secret(name, naming) if len(name) <= _LONGEST_NAME else _is_secret.__wrapped__(name, naming)
 
 
 @lru_cache(1024)
-def _is_secret(name: str, known: SecretNames) -> bool:
+def _is_secret(name: str, naming: int) -> bool:
     plain = _plain_name(name)
     if plain in _NAMES or plain.startswith("sig") or any(part in plain for part in _PARTS):
         return True
     names = _NAMES
-    if known is SecretNames.NOW:
+    if naming >= _MORE_SECRETS:
         if plain.endswith(_MORE_ENDS) or any(part in plain for part in _MORE_PARTS):
             return True
         names |= _MORE_NAMES
     return plain in names or ("[" in plain and not names.isdisjoint(_BRACKETS.split(plain)))
 
 
-def _is_strong(name: str, known: SecretNames) -> bool:
+def _is_strong(name: str, naming: int) -> bool:
     """Return whether ``name=`` carries a secret even outside a query."""
     plain = _plain_name(name)
     if plain.startswith("sig"):
         return plain in ("sig", "signature")
-    return plain not in _WEAK and is_secret_param(plain, known)
+    return plain not in _WEAK and is_secret_param(plain, naming)
 
 
-def _piece(piece: str, parameter: bool, known: SecretNames) -> tuple[str, bool]:
-    """Return a piece between separators, redacted, and whether a secret was cut at its end."""
+def _piece(piece: str, parameter: bool, naming: int, strict: bool) -> tuple[str, bool]:
+    """Return a piece between separators, redacted, and whether a secret was cut at its end.
+
+    ``strict``: it is of a URL whose host is certain, and of its path if it is no ``parameter``.
+    """
     parts = piece.split("=")
     secret = is_secret_param if parameter else _is_strong
     for index, part in enumerate(parts[:-1]):
         name = re.split(r"[/,\s\"'({]", part.rstrip("\"' "))[-1]
-        if secret(name, known):
+        if secret(name, naming):
             return "=".join(parts[: index + 1]) + "=" + _CUT, True
-    if "%" in piece:  # a URL within the URL: its own separators are encoded
-        decoded = _unquoted(piece)
-        if decoded != piece and _rest(decoded, parameter, known) != decoded:
-            return (parts[0] + "=" if len(parts) > 1 and "%" not in parts[0] else "") + _CUT, True
+    if "%" in piece and _hides(piece, parameter, naming, strict):
+        if strict and not parameter:
+            segments = [_segment(segment, naming) for segment in piece.split("/")]
+            less = _unquoted("/".join(segments))
+            if _logins(less, alone=False) == less:
+                return "/".join(segments), segments[-1].endswith(_CUT)
+        return (parts[0] + "=" if len(parts) > 1 and "%" not in parts[0] else "") + _CUT, True
     return piece, False
 
 
-def _parameters(rest: str, parameter: bool, known: SecretNames) -> str:
+def _hides(piece: str, parameter: bool, naming: int, strict: bool) -> bool:
+    """Return whether there is a secret in ``piece`` that percent-encoding hides.
+
+    As in a URL within the URL: its own separators are encoded.
+    """
+    decoded = _unquoted(piece)
+    if decoded == piece:
+        return False
+    if _unquoted(decoded) != decoded:
+        return True  # nobody encodes so often, and no depth is enough for those who do
+    if strict:
+        return _target(decoded, parameter, naming) != decoded
+    return _rest(decoded, parameter, naming) != decoded
+
+
+def _segment(segment: str, naming: int) -> str:
+    """Return a segment of the path of a URL without the secret that it hides, if it does."""
+    if "%" not in segment or not _hides(segment, False, naming, True):
+        return segment
+    name = _EQUALS.split(segment, 1)[0]
+    return f"{name}%3D{_CUT}" if name != segment and not _hides(name, False, naming, True) else _CUT
+
+
+def _parameters(rest: str, parameter: bool, naming: int, strict: bool = False) -> str:
     """Return ``rest`` without the values of secret parameters.
 
     A value extends to the next ``&name=``: a raw ``;``, ``#``, ``?`` or a lone ``&`` may belong to it.
     """
     tokens = _SEPARATOR.split(rest)
-    first, cut = _piece(tokens[0], parameter, known)
+    first, cut = _piece(tokens[0], parameter, naming, strict)
     out = [first]
     for separator, piece in zip(tokens[1::2], tokens[2::2], strict=True):
         if cut and not (separator == "&" and "=" in piece):
             continue
-        kept, cut = _piece(piece, True, known)
+        kept, cut = _piece(piece, True, naming, strict)
         out += (separator, kept)
     return "".join(out)
 
@@ -200,50 +240,101 @@ def _userinfo(text: str) -> str:
     return f"{left[:start]}{_CUT}@{right}"
 
 
-def _rest(rest: str, parameter: bool = False, known: SecretNames = SecretNames.NOW) -> str:
+def _rest(rest: str, parameter: bool = False, naming: int = NAMING) -> str:
     """Return ``rest`` redacted: path, query and fragment of a URL, or a word of free text."""
     if "@" in rest:
         end = re.search(r"[?#]|$", rest)
         cut = end.start() if end else len(rest)
         rest = _userinfo(rest[:cut]) + rest[cut:]
     if "=" in rest or "%" in rest:
-        rest = _parameters(rest, parameter, known)
+        rest = _parameters(rest, parameter, naming)
     return _userinfo(rest) if "@" in rest else rest
+
+
+def _target(target: str, parameter: bool = False, naming: int = NAMING) -> str:
+    """Return ``target`` redacted: path, query and fragment of a URL whose host is certain.
+
+    The userinfo of a URL ends at the first slash behind it (RFC 3986 §3.2): so of the path, in which ``:``
+    and ``@`` are characters like others, only URLs within it have a login. A query may also have one alone.
+    ``parameter``: it begins in the query.
+    """
+    if "=" in target or "%" in target:
+        target = _parameters(target, parameter, naming, strict=True)
+    if "@" not in target:
+        return target
+    at = 0 if parameter else _query_start(target)
+    path, (query, *values) = target[:at], _VALUES.split(target[at:])
+    if _NESTED.search(path):  # a password that is not encoded may have a ? in it
+        less = _logins(path + query, alone=False)
+        at = _query_start(less)
+        path, query = less[:at], less[at:]
+    return path + "".join(_logins(value, alone=True) for value in (query, *values))
+
+
+def _query_start(target: str) -> int:
+    match = _TARGET_QUERY.search(target)
+    return match.start() if match else len(target)
+
+
+def _logins(text: str, *, alone: bool) -> str:
+    """Return ``text`` without the logins of the URLs in it, and without one ``alone``, before them."""
+    if "@" not in text:
+        return text
+    ends = [*(match.end() for match in _NESTED.finditer(text)), len(text)]
+    first = text[: ends[0]]
+    out = [_userinfo(first) if alone else first]
+    for start, end in pairwise(ends):
+        found = _authority(text[start:end])
+        out.append(f"{found[0]}{found[1]}" if found[2] else f"{found[0]}{_userinfo(found[1])}")
+    return "".join(out)
+
+
+def _authority(url: str) -> tuple[str, str, bool]:
+    """Return the authority with which ``url`` begins, redacted; what follows; and if that is a target.
+
+    Else it may have a part of a password. The authority of none is "***", or "" if there may be an ``@``.
+    """
+    end_match = _AUTHORITY_END.search(url)
+    end = end_match.start() if end_match else len(url)
+    authority, rest = url[:end], url[end:]
+    if "@" in authority:
+        host = authority.rpartition("@")[2]
+        if "=" in host or "%" in host or not _HOST_PORT.fullmatch(host):
+            host = _CUT
+        is_clear = _CLEAR_HOST.fullmatch(host) is not None
+        if "@" in rest and not is_clear:  # or the password contained an `@` and then a `/`
+            host, rest = "", rest.rpartition("@")[2]
+        return f"{_CUT}@{host}", rest, is_clear
+    is_host = "=" not in authority and _HOST_PORT.fullmatch(authority.removesuffix(":"))
+    if is_host and not (authority.endswith(":") and "@" in rest):
+        return authority, rest, True
+    # Neither a host nor host:port. A password may contain `/`, `?` or `#` unencoded.
+    if "@" in rest:
+        return f"{_CUT}@", rest.rpartition("@")[2], False
+    return _CUT, rest, False
 
 
 def redact_url(url: str) -> str:
     """Return the URL without its secrets: ``***@`` for the userinfo, ``***`` for secret values.
 
-    Covers query, fragment, path parameters (``;sid=…``) and URLs encoded within the URL. A malformed URL
-    loses everything that may be a secret. Never raises.
+    Covers query, fragment, path parameters (``;sid=…``) and URLs within the URL, encoded or not. A
+    malformed URL loses everything that may be a secret. Never raises.
     """
     if not ("@" in url or "=" in url or "%" in url) and _PLAIN_ORIGIN(url):
         return url
     prefix = _PREFIX.match(url)
     start = prefix.end() if prefix else 0
     if url[:1] == "/" and url[1:2] not in ("/", "\\"):  # the path and query alone
-        return _rest(url)
-    end_match = _AUTHORITY_END.search(url, start)
-    end = end_match.start() if end_match else len(url)
-    authority, rest = url[start:end], url[end:]
-    if "@" in authority:
-        host = authority.rpartition("@")[2]
-        if "=" in host or "%" in host or not _HOST_PORT.fullmatch(host):
-            host = _CUT
-        if "@" in rest:  # or the password contained an `@` and then a `/`
-            host, rest = "", rest.rpartition("@")[2]
-        return f"{url[:start]}{_CUT}@{host}{_rest(rest)}"
-    if "=" not in authority and _HOST_PORT.fullmatch(authority.removesuffix(":")):
-        if not (authority.endswith(":") and "@" in rest):
-            return url[:start] + authority + _rest(rest)
-    elif "=" in authority and ":" not in authority and "@" not in rest:
-        return url[:start] + _rest(authority + rest)
-    if _is_plain(url, start):
-        return redact(_rest(url))
-    # Neither a host nor host:port. A password may contain `/`, `?` or `#` unencoded.
-    if "@" in rest:
-        return f"{url[:start]}{_CUT}@{_rest(rest.rpartition('@')[2])}"
-    return f"{url[:start]}{_CUT}{_rest(rest)}"
+        return _target(url)
+    authority = _AUTHORITY_END.split(url[start:], 1)[0]
+    if "@" not in authority and not _HOST_PORT.fullmatch(authority.removesuffix(":")):
+        if "=" in authority and ":" not in authority and "@" not in url:
+            return url[:start] + _rest(url[start:])
+        if _is_plain(url, start):
+            return redact(_rest(url))
+    shown, rest, is_target = _authority(url[start:])
+    rest = _target(rest) if is_target and "://" in url[:start] else _rest(rest)
+    return f"{url[:start]}{shown}{rest}"
 
 
 def _is_plain(text: str, start: int) -> bool:
@@ -257,14 +348,19 @@ def _is_plain(text: str, start: int) -> bool:
     return "@" not in decoded and "%" not in decoded
 
 
-def without_secrets(text: str, known: SecretNames, *, query: bool = False) -> str:
+def precedes_host(text: str) -> bool:
+    """Return whether the host of a URL follows ``text``, a part of a path."""
+    return _BEFORE_HOST.search(_unquoted(text)) is not None
+
+
+def without_secrets(text: str, naming: int, *, query: bool = False) -> str:
     """Return a path segment (or a ``query``) without the secrets that ``redact_url`` cuts, for a name.
 
     The secrets are removed without a replacement, so ``redact_url`` finds nothing in the result. A text
     without secrets is returned unchanged. Never raises.
     """
     for _ in range(_ROUNDS):
-        cut = _rest(text, query, known)
+        cut = (_rest if naming < _BY_THE_RFC else _target)(text, query, naming)
         if cut == text:
             return text
         text = cut.replace(f"{_CUT}@", "").replace(f"={_CUT}", "").replace(_CUT, "")

@@ -377,6 +377,8 @@ def _refusal(response: Any) -> FetchError:
     if status >= 400:
         wait = parse_retry_after(response.headers.get("Retry-After"), time())
         return FetchError(f"http-{status}", "", wait)
+    if status in REDIRECTS:
+        return FetchError("unexpected-status", f"the server answered {status} without a Location")
     return FetchError("unexpected-status", f"the server answered {status} to a plain GET")
 
 

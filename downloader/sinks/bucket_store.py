@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final, NoReturn
 
-from downloader.core.bucket_place import bucket_and_prefix, endpoint_problem
+from downloader.core.bucket_place import bucket_and_prefix, endpoint_problem, prefix_problem
 from downloader.core.naming import shown
 from downloader.core.redact import redact_url
 from downloader.errors import ConfigError, DownloaderError
@@ -57,6 +57,8 @@ def open_bucket(root: str, endpoint_url: str, region: str) -> Any:
     it should: obstore ends in a panic of Rust for some, and in a failed request for others.
     """
     name, prefix = bucket_and_prefix(root)
+    if problem := prefix_problem(root):
+        raise ConfigError(f"{shown(root)}: {problem}")
     endpoint = _endpoint(endpoint_url)
     given = {"--region": region} | {name: os.environ.get(name, "") for name in _FIELDS}
     for option, value in given.items():

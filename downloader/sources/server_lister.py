@@ -71,7 +71,7 @@ class ServerLister:
         if config.layout == "mirror":
             try:
                 # No digest for a secret: it is the same for all items, and may change between two runs.
-                self._above = url_path(self._base + "x", None).split("/")[:-1]
+                self._above = url_path(self._base + "x", None, naming=config.naming).split("/")[:-1]
             except BadName as error:
                 raise SourceError(f"--layout mirror: {error}") from None
 

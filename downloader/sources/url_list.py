@@ -9,7 +9,6 @@ from zlib import crc32
 from downloader.config.extensions import Option, one_of
 from downloader.config.sink_kinds import StoresColumns
 from downloader.config.source_kinds import refuse_later
-from downloader.core.redact import SecretNames
 from downloader.errors import ConfigError, SourceError
 from downloader.sources.lists.files import FORMATS, WITH_COLUMNS, ListFile, find_files, is_list
 
@@ -202,7 +201,7 @@ class UrlList:
             full=config.sink_kind.shard_items(config) > 0,
             # In shards no file has the name.
             literal=config.naming > 2 and not config.sink_kind.shard_items(config),
-            secrets=SecretNames.NOW if config.naming > 3 else SecretNames.BEFORE,
+            naming=config.naming,
         )
 
     def request_builder(self, config: Config) -> RequestBuilder:

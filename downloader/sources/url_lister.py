@@ -22,7 +22,7 @@ from downloader.core.batch_size import MOST_OF_BATCH, MOST_OF_ITEM, MOST_OF_SHAR
 from downloader.core.column_types import ColumnTypes, joined, settled
 from downloader.core.name_list import decode_names
 from downloader.core.naming import shown
-from downloader.core.redact import SecretNames
+from downloader.core.redact import NAMING
 from downloader.errors import UNDECODABLE, ConfigError, SourceError
 from downloader.messages import Item, Page, Recall
 from downloader.process.long_work import Pauses
@@ -81,7 +81,7 @@ class UrlLister:
     was returned. ``shown``: the name of the list in messages. ``options``: see ``Cursor``. ``mirror``: the
     layout is; ``colon``: see ``core.naming.url_path``. ``full``: the store has shards, so a page has as
     many items as were asked for, as long as its file has them and a batch has room for them. ``literal``,
-    ``secrets``: see ``ItemMaker``.
+    ``naming``: see ``ItemMaker``.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class UrlLister:
         colon: str,
         full: bool = False,
         literal: bool = False,
-        secrets: SecretNames = SecretNames.NOW,
+        naming: int = NAMING,
     ) -> None:
         self._full = full
         self._files = files
@@ -107,7 +107,7 @@ class UrlLister:
         self._mirror = mirror
         self._colon = colon
         self._literal = literal
-        self._secrets = secrets
+        self._naming = naming
         # Journals of earlier versions have bare places, which say all there is to say of such a list.
         self._bare = len(files) == 1 and not files[0].name and files[0].form == "txt"
         self._prints = Fingerprints(files)
@@ -134,7 +134,7 @@ class UrlLister:
             checksums=self._reading.checksums,
             cut=self._full,
             literal=self._literal,
-            secrets=self._secrets,
+            naming=self._naming,
         )
         self._number = number
 

@@ -16,10 +16,12 @@ class JobSpec(msgspec.Struct, frozen=True):
 
     ``foreign_before_ns``, ``lost_before_ns``: see ``core.ownership.Rules``. ``output``: the destination, if
     the journal is not in it. ``colon``: see ``core.naming.url_path``. ``naming``: the rules for
-    names; with 1, a query counts as part of the extension of a numbered one; up to 2, those of a bag are
-    escaped; up to 3, fewer parameters of URLs count as secrets. ``types``: of its kept columns
-    (``core.column_types``). ``kept``: --keep-columns where there are shards, whose tables have them, as
-    JSON; "" where that is not known.
+    names: with 1, a query counts as part of the extension of a numbered one; up to 2, those of a bag are
+    escaped; up to 3, fewer parameters of URLs count as secrets; up to 4, blanks at the
+    ends of a name that a list gives are stripped, unless all of its page are plain, and
+    more of a path counts as a login, ``sig=x.jpg`` loses its extension, and mirror leaves ``?`` alone.
+    ``types``: of its kept columns (``core.column_types``). ``kept``: --keep-columns where there are
+    shards, whose tables have them, as JSON; "" where that is not known.
     """
 
     source: str

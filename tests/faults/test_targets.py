@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from servers import Certificates, Request, Server, Step, Tunnel, download, ok, redirect
+from servers import Certificates, Request, Server, Step, Tunnel, download, ok, redirect, status
 
 LANES = ("auto", "requests")
 QUICK = ("--retries", "0", "--connect-timeout", "5s", "--workers", "1")
@@ -228,3 +228,12 @@ def test_redirect_to_a_name_outside_ascii(lane: str, tmp_path: Path) -> None:
         assert result.codes == {"b": "redirect-refused"}
         assert result.files == {"a": b"hello"}
         assert proxy.seen("http://xn--bcher-kva.test/caf%C3%A9")
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_redirect_that_does_not_say_where_to(lane: str, tmp_path: Path) -> None:
+    with Server({"/a": status(302), "/b": status(308)}) as server:
+        urls = f"{server.url}/a\n{server.url}/b\n"
+        result = download("-", tmp_path / "d", *QUICK, "--lane", lane, stdin=urls)
+    assert result.codes == {"a": "unexpected-status", "b": "unexpected-status"}
+    assert result.failures["a"]["detail"] == "the server answered 302 without a Location"

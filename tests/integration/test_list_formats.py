@@ -303,6 +303,27 @@ def test_descriptor_as_a_list_is_told_to_be_standard_input(
     assert (done.returncode, done.stderr.rstrip().endswith(says)) == (2, True), done.stderr
 
 
+@pytest.mark.parametrize("source", ["/dev/stdin", "/proc/self/fd/0", "/dev/fd/{fd}", "link.txt"])
+def test_descriptor_that_is_a_file_is_told_to_be_standard_input(source: str, tmp_path: Path) -> None:
+    """The process that reads the list has others: it ended with 4, and did so for ever."""
+    (tmp_path / "base.txt").write_text("http://127.0.0.1:9/a\n")
+    (tmp_path / "link.txt").symlink_to("/dev/./stdin")
+    with open(tmp_path / "base.txt", "rb") as file:
+        done = subprocess.run(
+            command(source.format(fd=file.fileno()), "-o", "d", "--list-format", "txt"),
+            stdin=file,
+            pass_fds=[file.fileno()],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            env=environment(),
+            check=False,
+        )
+    assert done.returncode == 2, done.stderr
+    assert "is not a file of its own, which is read again on resume; give - in its place" in done.stderr
+    assert not (tmp_path / "d").exists()
+
+
 @pytest.mark.parametrize(
     ("begins", "says"),
     [

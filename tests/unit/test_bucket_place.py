@@ -9,6 +9,7 @@ import pytest
 from downloader.config.config import Config
 from downloader.core.bucket_place import bucket_and_prefix, endpoint_problem, is_bucket, place
 from downloader.errors import ConfigError
+from downloader.sinks.bucket_store import open_bucket
 
 NO_PLACES = [
     "gs://b/p",
@@ -49,6 +50,37 @@ def test_a_path_that_lost_a_slash_and_a_password_are_told() -> None:
         ConfigError, match="--report s3://b/r: is in a bucket, and has to be on this machine"
     ):
         Config(source="http://127.0.0.1:9/", output="x", report="s3://b/r")
+
+
+@pytest.mark.parametrize(
+    ("prefix", "says"),
+    [
+        ("t//u", r"two slashes in a row; is s3://bkt/t/u meant\?$"),
+        ("a///b//c/", r"is s3://bkt/a/b/c meant\?$"),
+        ("./u", "a part . or .., "),
+        ("t/../u", "a part . or .., "),
+        ("t/..", "a part . or .., "),
+        ("t\n/u", "a control character"),
+        ("t\x7f", "a control character"),
+        ("t\udcff", "is not UTF-8"),
+    ],
+)
+def test_a_prefix_that_no_client_takes_is_refused(prefix: str, says: str) -> None:
+    """Before anything is requested; the run ended with 4 and could never go on."""
+    for given in (
+        {"output": f"s3://bkt/{prefix}", "journal": "j"},
+        {"output": "x", "journal": f"s3://bkt/{prefix}"},
+    ):
+        with pytest.raises(ConfigError, match=says):
+            Config(source="http://127.0.0.1:9/", store="tar", **given)  # type: ignore[arg-type]
+    pytest.importorskip("obstore")
+    with pytest.raises(ConfigError, match=says):
+        open_bucket(f"s3://bkt/{prefix}", "", "")
+
+
+def test_slashes_at_the_ends_of_a_prefix_and_odd_names_are_fine() -> None:
+    for text in ("s3://bkt", "s3://bkt/", "s3://bkt//t/", "s3://bkt/.t/u..", "s3://bkt/t u/%2e%2e/ü"):
+        assert place(text) == text
 
 
 def test_the_scheme_of_a_bucket_has_no_case() -> None:

@@ -61,7 +61,11 @@ def test_valid_pages(body: bytes, names: list[str], marker: str) -> None:
     ("body", "what"),
     [
         (b"", "not valid JSON"),
-        (b"<html>", "not valid JSON"),
+        (b"<html>", "not valid JSON: it is HTML, which is not read as a listing; have the URLs in a file"),
+        (b"\xef\xbb\xbf\n<!DOCTYPE HTML>\n<html lang=en>\xff", "not valid JSON: it is HTML"),
+        (b"<!-- a -->\n<head><title>Index of /</title>", "not valid JSON: it is HTML"),
+        (b'<?xml version="1.0"?>\n<ListBucketResult>', "not valid JSON: it is XML"),
+        (b"a < b", "not valid JSON: Expecting"),
         (b'{"FileNames": ["a"', "not valid JSON"),
         (b'{"FileNames": ["a"]} more', "not valid JSON"),
         (b'{"FileNames": ["\xff"]}', "not valid JSON"),

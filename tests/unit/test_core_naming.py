@@ -329,6 +329,12 @@ def test_url_name_and_path(url: str, name: str, path: str) -> None:
         ("http://S3CRET@H:80/x", "x", "h~/x"),
         ("http://token=S3CRET/x", "x", "token~/x"),
         ("http://h/%3Ftoken=S3CRET", "?token~", "h/?token~"),
+        ("http://h/http://me:S3CRET@b/x.png", "x.png", "h/http:/%/b~/x.png"),
+        ("http://h/http:/me%3AS3CRET%40b.png", "b~.png", "h/http:/b~.png"),
+        ("http://h/http://me:a?S3CRET@b", "b~", "h/http:/%/b~"),
+        ("http://h/sig=S3CRET.jpg", "sig~.jpg", "h/sig~.jpg"),
+        ("http://h/a/token%3DS3CRET.mp4?x=1", "token~.mp4?x=1", "h/a/token~.mp4?x=1"),
+        ("http://h/token=a.S3CRET", "token~", "h/token~"),
     ],
 )  # fmt: skip
 def test_digest_replaces_a_secret_in_a_name(url: str, name: str, path: str) -> None:
@@ -418,6 +424,31 @@ def test_no_secret_in_a_name_in_any_context(junk: str, name: str, secret: str, s
             assert secret not in text
             for part in text.split("/"):
                 assert redact_url(f"/{part}") == f"/{part}"
+
+
+@pytest.mark.parametrize(
+    ("url", "name", "path"),
+    [
+        ("http://h/wiki/File:Me@home.png", "File:Me@home.png", "h/wiki/File:Me@home.png"),
+        ("http://h/10%3A30/i@2x.png?t=1:2&m=a@b", "i@2x.png?t=1:2&m=a@b", "h/10:30/i@2x.png?t=1:2&m=a@b"),
+        ("http://h/web/http://b.example/a:b@c.png", "a:b@c.png", "h/web/http:/%/b.example/a:b@c.png"),
+        ("http://h/a?b", "a?b", "h/a?b"),
+        ("http://h/a%3Fb", "a?b", "h/a%3Fb"),
+        ("http://h/a%3F?b?c", "a??b?c", "h/a%3F?b?c"),
+    ],
+)
+def test_names_of_paths_that_look_like_logins_and_queries(url: str, name: str, path: str) -> None:
+    """Each has its own path in a mirror."""
+    assert url_name(url, KEY) == name
+    assert url_path(url, KEY) == path
+    assert redact_url(url) == url
+
+
+def test_names_of_a_job_begun_before() -> None:
+    assert re.fullmatch("h/home%~[a-z2-7]{16}.png", url_path("http://h/File:Me@home.png", KEY, naming=4))
+    assert re.fullmatch("sig%~[a-z2-7]{16}", url_name("http://h/sig=xyz.jpg", KEY, naming=4))
+    assert url_path("http://h/a%3Fb", KEY, naming=4) == "h/a?b"
+    assert url_name("http://h/a.jpg?hmac=abc", KEY, naming=3) == "a.jpg?hmac=abc"
 
 
 @pytest.mark.parametrize("url", ["", "x", "/a/b", "h/x", "http:/x", "http:///x", "mailto:a@b"])

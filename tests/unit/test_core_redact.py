@@ -67,6 +67,20 @@ def test_harmless_parameter_names(name: str) -> None:
         ("/get/x?token=abc", "/get/x?token=***"),
         ("//u:p@h/x", "//***@h/x"),
         ("u:p@h/x", "***@h/x"),
+        # userinfo ends at the first slash (RFC 3986); a URL within the path may have one, too
+        ("http://u:p@h.example/2024:01/i@2x.png", "http://***@h.example/2024:01/i@2x.png"),
+        ("http://u:p@127.0.0.1:80/a:b/@c", "http://***@127.0.0.1:80/a:b/@c"),
+        ("http://h/web/http://u:p@a.example/i@2x.png", "http://h/web/http://***@a.example/i@2x.png"),
+        ("http://h/web/http:/u:p@a.example/x", "http://h/web/http:/***@a.example/x"),
+        ("http://h/ftp://u:p@a.example/x?y=http://v:w@h", "http://h/ftp://***@a.example/x?y=http://***@h"),
+        ("http://h/http://u:p?w@a/x", "http://h/http://***@a/x"),
+        ("http://h/http%3A%2F%2Fu:p%40a/i.png", "http://h/***/i.png"),
+        ("http://h/http://u%3Ap%40a/i.png", "http://h***"),
+        ("http://h/x?t=10:30&p=u:p@a&m=a@b", "http://h/x?t=10:30&p=***@a&m=a@b"),
+        # a secret that is encoded takes its segment
+        ("http://h/a/token%3Dabc/b.jpg", "http://h/a/token%3D***/b.jpg"),
+        ("http://h/a/b/sig%253Dabc.jpg", "http://h/a/b/***"),
+        ("http://h/a/to%6ben%3Dabc%2Fd;x=1/c", "http://h/a/to%6ben%3D***"),
         # malformed: a password with a raw `/`, `?`, `#`, or an encoded `@`
         ("http://user:pa/ss@h/x", "http://***@h/x"),
         ("http://user:pa?ss@h/x", "http://***@h/x"),
@@ -93,6 +107,15 @@ def test_redact_url(url: str, expected: str) -> None:
     "url",
     [
         "http://h",
+        "http://h/2024-01-01T10:30/photo@2x.jpg",
+        "https://web.archive.example/web/2010/http://example.com/blog/img@3x.png",
+        "http://h/a:b/npm/@scope/pkg/index.js",
+        "http://h/wiki/File:Me@home.png",
+        "http://h/a:b/i@2x.png?t=10:30&mail=me@b.example#at@10:30",
+        "http://h/x?u=http://cdn.example/a:b/i@2x.png",
+        "http://h/x?u=http%3A%2F%2Fcdn.example%2Fa%3Ab%2Fi%402x.png",
+        "http://h/a%3Ab/i%402x.png",
+        "http://h/design%3Dblue/sign%3D1/i.png",
         "https://h.example:8443/a/b.txt?x=1&y=%20z#frag",
         "http://[::1]:8080/a",
         "http://bücher.example/ü",
@@ -112,6 +135,12 @@ def test_redact_url(url: str, expected: str) -> None:
 def test_harmless_urls_stay(url: str) -> None:
     assert redact_url(url) == url
     assert redact(f"see {url} there") == f"see {url} there"
+
+
+def test_a_path_alone_is_that_of_a_url_if_it_is_said_to_be() -> None:
+    path = "/2024-01-01T10:30/photo@2x.jpg"
+    assert redact_url(path) == path
+    assert "10:30" not in redact(f"see {path} there")
 
 
 @pytest.mark.parametrize(
@@ -211,6 +240,7 @@ def test_redact_never_raises(text: str) -> None:
     redact_url(text)
     redact(text, [text])
     redact("http://" + text)
+    redact_url("http://h.example/" + text)
     is_secret_param(text)
 
 
@@ -222,7 +252,17 @@ def test_redaction_is_linear(unit: str) -> None:
     started = time.process_time()
     redact(unit * 100_000)
     redact_url(unit * 100_000)
+    redact_url("http://h.example/" + unit * 100_000)
     assert time.process_time() - started < 5
+
+
+@pytest.mark.parametrize("layers", ["%" + "25" * 20_000, "%2" + "%3" * 9_000 + "35", "%2%3" * 9_000])
+def test_layers_of_encoding_without_end(layers: str) -> None:
+    """One line of a list had them, and ended the run: each layer was a call within a call."""
+    for end in ("41", "3Dabc", ""):
+        assert len(redact_url(f"http://h/token{layers}{end}")) < 40_100
+        assert redact(f"see http://h/a/token{layers}{end} there").startswith("see http://h/a/")
+    assert redact_url("http://h/token%" + "25" * 20_000 + "3Dabc") == "http://h/***"
 
 
 def test_huge_message_is_cut_between_words() -> None:

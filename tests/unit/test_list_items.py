@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from downloader.core.headers import row_headers
 from downloader.core.item_states import SKIPPED, ItemStates, merge, published, summed, written
 from downloader.core.naming import BadName, list_path, numbered, unescape, url_name, url_path
+from downloader.core.redact import NAMING
 from downloader.messages import Item
 from downloader.sources.lists.columns import Columns
 from downloader.sources.lists.items import ItemMaker
@@ -83,6 +84,86 @@ def test_names_do_not_depend_on_the_other_urls_of_a_page(scheme: str, pieces: li
         assert parts.port != 0
         (mirrored,) = items(Columns("url"), mirror=True, url=[url])
         assert mirrored.fault or mirrored.name == url_path(url.strip(), KEY)
+
+
+VALUES = {
+    "url": [
+        "http://h/a",
+        "http://h/b/%41",
+        " http://h/c ",
+        "http://h/d?x=1",
+        "",
+        "no",
+        None,
+        "http://h/.e",
+    ],
+    "name": [
+        "n",
+        " n",
+        "n ",
+        "a/b ",
+        " ",
+        "",
+        None,
+        "\\N",
+        " \\N",
+        "n%",
+        "\tn",
+        ".n",
+        7,
+        1.5,
+        b" n",
+        "n" * 256,
+    ],
+    "size": ["1", 1, " 1", "", None, "x", 1.0, "1e3", True, float("nan"), "NA"],
+    "sha1": ["ab" * 20, "AB" * 20, " ", "", None, "x", b"\1" * 20, f"md5:{'ab' * 16}", "NULL"],
+    "header": ['{"A": "b"}', "", None, "{", "NA", '{"Host": "x"}'],
+    "kept": ["x", None, 1, 2.5, b"x", "\udcff", 1 << 70, [1], {"a": [" x "]}],
+}
+"""What a row may have in each column; of each, some are plain and others are not."""
+ROWS = st.lists(
+    st.fixed_dictionaries({name: st.sampled_from(some) for name, some in VALUES.items()}),
+    min_size=2,
+    max_size=5,
+)
+COLUMNS = Columns("url", "name", "size", (("sha1", "sha1"),), "header", keep=("kept",))
+
+
+@settings(deadline=None, max_examples=150)
+@given(ROWS, st.sampled_from(["flat", "mirror", "cut", "literal", "before"]))
+def test_an_item_does_not_depend_on_the_other_rows_of_its_page(
+    rows: list[dict[str, Any]], kind: str
+) -> None:
+    columns = COLUMNS._replace(literal=kind == "literal", below="data/" if kind == "literal" else "")
+    naming = 4 if kind == "before" else NAMING
+    if kind == "literal":  # a bag has text
+        rows = [row | {"name": row["name"] if isinstance(row["name"], str) else "n"} for row in rows]
+    if kind == "before":  # what depended on others then stays as it was
+        rows = [row | {"name": "n"} for row in rows]
+
+    def made(some: list[dict[str, Any]]) -> list[Item]:
+        maker = ItemMaker(
+            columns, KEY, mirror=kind == "mirror", cut=kind == "cut", literal=True, naming=naming
+        )
+        values = {name: [row[name] for row in some] for name in VALUES}
+        return maker.items(Table(range(len(some)), values), lambda number: "a row")
+
+    assert made(rows) == [made([row])[0] for row in rows]
+
+
+def test_blanks_at_the_ends_of_a_name_are_part_of_it() -> None:
+    """As RFC 4180 has it, whatever other rows have; blanks alone are no name."""
+    given = ["n", " n", "n ", "  ", "\tn\n", "a/ b ", " \\N "]
+    (*found,) = items(Columns("url", "name"), url=["http://h/u"] * len(given), name=given)
+    assert [item.name for item in found] == ["n", " n", "n ", "u", "%09n%0A", "a/ b ", "u"]
+
+
+def test_blanks_of_names_of_a_job_begun_before() -> None:
+    """They were stripped, unless all names and URLs of a page were plain."""
+    maker = ItemMaker(Columns("url", "name"), KEY, mirror=False, naming=4)
+    for names, stored in ((["n ", "  "], ["n ", "  "]), (["n ", "a/b "], ["n", "a/b"])):
+        table = Table(range(2), {"url": ["http://h/u"] * 2, "name": names})
+        assert [item.name for item in maker.items(table, str)] == stored
 
 
 @given(st.text(max_size=40))

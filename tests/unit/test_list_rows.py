@@ -514,3 +514,34 @@ def test_rows_read_together_that_no_batch_can_hold_are_several(tmp_path: Path) -
             for each in (lister(), going_on):
                 following = [item for more in each.pages(page.cursor, lambda: 100) for item in more.items]
                 assert following == whole[done:]
+
+
+@pytest.mark.parametrize("form", ["csv", "tsv", "jsonl", "parquet", "arrow"])
+def test_items_do_not_depend_on_the_rows_that_are_read_with_them(tmp_path: Path, form: str) -> None:
+    """In every format the blanks of a name are part of it, whether the other rows are plain or not."""
+    names = ["n", " n", "n ", "a/b ", " ", "", "q?", "50%", "p ", " p"]
+    urls = [f"http://h/u{number}" for number in range(len(names))]
+    urls[3] += " "  # of a URL they are not, in any page
+    rows = [{"url": url, "name": name, "k": name} for url, name in zip(urls, names, strict=True)]
+    path = write(tmp_path / f"l.{form}", rows)
+    found = []
+    for size in (100, 1, 3):
+        lister = UrlLister(
+            find_files(str(path), ""),
+            "l",
+            Reading(Wanted(keep="k")),
+            b"",
+            options=1,
+            mirror=False,
+            colon=":",
+        )
+        with contextlib.ExitStack() as made:
+            made.callback(_close, lister)
+            found.append(
+                [item for page in lister.pages(b"", lambda size=size: size) for item in page.items]
+            )
+    assert found[0] == found[1] == found[2]
+    assert [item.name for item in found[0]] == [
+        *("n", " n", "n ", "a/b ", "u4", "u5", "q?", "50%25", "p ", " p")
+    ]
+    assert [item.url for item in found[0]] == [url.strip() for url in urls]

@@ -60,7 +60,8 @@ _BLANKS: Final = 4096  # bytes in which a JSON text begins
 _SAME = {"ndjson": "jsonl", "feather": "arrow", "ipc": "arrow"}
 _SCHEME = re.compile(r"[a-z0-9+]+://", re.IGNORECASE)
 # As a shell has `<(COMMAND)`.
-_DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/(?:fd/)?(stdin|[0-9]+)").fullmatch
+_DESCRIPTOR = re.compile(r"/(?:dev|proc/(?:thread-)?self)/(?:fd/)?(stdin|[0-9]+)").fullmatch
+_MOST_LINKS = 40  # as Linux follows
 _MAGIC = re.compile(r"\*|\?|\[.+\]", re.DOTALL)
 
 
@@ -139,13 +140,14 @@ def _checked(path: str, form: str, name: str) -> ListFile:
         mode = os.stat(path).st_mode
     except OSError as error:
         raise ConfigError(f"{named}: {error.strerror}") from None
-    if not stat.S_ISREG(mode):
-        remedy = f"use - < {named}"
-        if descriptor := _DESCRIPTOR(path):
-            remedy = "give - in its place"
-            if descriptor[1] not in ("stdin", "0"):
-                remedy += ", and have the list on standard input: COMMAND | downloader -"
-        raise ConfigError(f"{named} is not a regular file, which is read again on resume; {remedy}")
+    descriptor = _descriptor(path)
+    if descriptor or not stat.S_ISREG(mode):
+        remedy = "give - in its place" if descriptor else f"use - < {named}"
+        if descriptor not in ("", "stdin", "0"):
+            remedy += ", and have the list on standard input: COMMAND | downloader -"
+        # Of a descriptor that is a regular file, only this process knows which.
+        what = "a file of its own" if stat.S_ISREG(mode) else "a regular file"
+        raise ConfigError(f"{named} is not {what}, which is read again on resume; {remedy}")
     if not os.access(path, os.R_OK):
         raise ConfigError(f"{named}: Permission denied")
     own = _format(path)
@@ -167,6 +169,20 @@ def _checked(path: str, form: str, name: str) -> ListFile:
             raise _json(path, named)
         raise ConfigError(f"{named}: its suffix names no format; add --list-format {'|'.join(FORMATS)}")
     return ListFile(path, form or own, name)
+
+
+def _descriptor(path: str) -> str:
+    """Return the descriptor that ``path`` is, also by links: "stdin", "0", …; "" if it is none."""
+    path = os.path.abspath(path)
+    for _ in range(_MOST_LINKS):
+        if found := _DESCRIPTOR(path):
+            return found[1]
+        try:
+            target = os.readlink(path)
+        except OSError:
+            return ""
+        path = os.path.normpath(os.path.join(os.path.dirname(path), target))
+    return ""
 
 
 def _by_content(path: str) -> str:

@@ -30,7 +30,7 @@ from downloader.core.naming import (
     url_name,
     url_path,
 )
-from downloader.core.redact import SecretNames, redact, redact_url
+from downloader.core.redact import NAMING, redact, redact_url
 from downloader.messages import Item
 from downloader.process.long_work import Pauses
 from downloader.sources.lines import LONGEST_LINE, TOO_LONG
@@ -61,6 +61,7 @@ _MORE_THAN_A_URL: Final = re.compile(
 ).search
 _MORE: Final = {"#": "a comment", "\t": "a tab", "\r": "a line end (CR)"}
 _BLANKS: Final = " \t\n\r\f\v"  # what lines of text are stripped of, too
+_BLANKS_ARE_KEPT: Final = 5  # from these rules for names on
 _SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
 _DIGITS: Final = re.compile(r"([0-9]{1,18})(?:\.0*)?").fullmatch
 _EXPONENT: Final = re.compile(r"[0-9]{1,19}(?:\.[0-9]{0,19})?[eE][+-]?[0-9]{1,2}").fullmatch
@@ -86,7 +87,7 @@ class ItemMaker:
     see ``url_path``.
     ``checksums``: use those of the list; else its rows have none, not even a bad one. ``cut``: no file has
     the names, so one that is too long is cut. ``literal``: names are stored as they are where the list
-    demands that. ``secrets``: what is not to be in names of URLs.
+    demands that. ``naming``: the rules for names, see ``storage.records.JobSpec``.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class ItemMaker:
         checksums: bool = True,
         cut: bool = False,
         literal: bool = False,
-        secrets: SecretNames = SecretNames.NOW,
+        naming: int = NAMING,
     ) -> None:
         self._columns = columns
         self._key = name_key
@@ -107,9 +108,10 @@ class ItemMaker:
         self._verifies = checksums
         self._cut = cut
         self._literal = literal and columns.literal
+        self._strips = naming < _BLANKS_ARE_KEPT
         self._heads: tuple[str, ...] = ()  # the beginnings of valid URLs, up to the path
         of_url = functools.partial(url_path, colon=colon) if mirror else url_name
-        self._of_url = functools.partial(of_url, known=secrets)
+        self._of_url = functools.partial(of_url, naming=naming)
         self._hidden = columns.hidden
         self._encode = msgspec.msgpack.Encoder(enc_hook=str).encode
 
@@ -167,6 +169,8 @@ class ItemMaker:
             text = "\n".join(urls)
             if given is not None and (not all(given) or escape_all(list(given)) is None):
                 return None
+            if given is not None and (self._literal or (not self._strips and _has_blank(given))):
+                return None  # a bag's paths have slashes, unless they are wrong
         except TypeError:
             return None  # not all are text
         if self._mirror or not text.isascii() or max(map(len, urls), default=0) >= LONGEST_LINE:
@@ -237,10 +241,10 @@ class ItemMaker:
         for index, (name, of_url) in enumerate(zip(given, of_urls, strict=True)):
             pause()
             directory, leaf = name if type(name) is tuple and len(name) == 2 else ("", name)
-            text = leaf if self._literal else _as_text(leaf)
+            text = leaf if self._literal else self._name_text(leaf)
             safe = of_url
             try:
-                if text and text != _NO_NAME:
+                if text:
                     safe = self._path_of(text)
                     _forgive_name(index, faults)
                 if directory:
@@ -249,6 +253,17 @@ class ItemMaker:
                 faults.setdefault(index, _Fault("bad-name", f": {error}"))
             names.append(safe)
         return names
+
+    def _name_text(self, value: Any) -> str:
+        """Return ``value`` as the name of a file, "" if it is none.
+
+        Blanks at its ends are part of it (RFC 4180), whatever other rows have; a job that began when that
+        depended on them goes on as it began.
+        """
+        text = _as_text(value)
+        if text in ("", _NO_NAME):
+            return ""
+        return text if self._strips or type(value) is not str else value
 
     def _checksums(
         self, values: Mapping[str, Sequence[Any]], count: int, faults: dict[int, _Fault]
@@ -294,6 +309,11 @@ def _forgive_name(index: int, faults: dict[int, _Fault]) -> None:
     """Forget that the URL of row ``index`` gives no name: the list has one."""
     if index in faults and faults[index].code == "bad-name":
         del faults[index]
+
+
+def _has_blank(names: Sequence[str]) -> bool:
+    """Return whether one of the plain ``names`` is of blanks alone, and so none."""
+    return " " in "/".join(names) and any(map(str.isspace, names))
 
 
 def _each(

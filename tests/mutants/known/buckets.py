@@ -13,6 +13,14 @@ SETTINGS = "tests/integration/test_bucket_settings.py::"
 
 KNOWN = (
     Mutant(
+        "prefix that no client takes",
+        "-o s3://BUCKET/a//b ends with 4 when its first shard is whole, at each resume",
+        "prefix_problem",
+        "prefix.split('/') if prefix else []",
+        "[]",
+        ("tests/unit/test_bucket_place.py::test_a_prefix_that_no_client_takes_is_refused",),
+    ),
+    Mutant(
         "a URL that names no bucket is a directory",
         "-o gs://bucket/x stores everything in a directory of the name gs: and ends with 0",
         "place",

@@ -15,6 +15,18 @@ NOTHING = "tests/faults/test_nothing_started.py::"
 
 KNOWN = (
     Mutant(
+        "blanks of a name depend on other rows",
+        "blanks at the ends of a name are kept where all rows of a page are plain, and stripped elsewhere",
+        "ItemMaker._name_text",
+        "self._strips or type(value) is not str",
+        "True",
+        (
+            "tests/unit/test_list_items.py::test_blanks_at_the_ends_of_a_name_are_part_of_it",
+            "tests/unit/test_list_items.py::test_an_item_does_not_depend_on_the_other_rows_of_its_page",
+            f"{ROWS}test_items_do_not_depend_on_the_rows_that_are_read_with_them",
+        ),
+    ),
+    Mutant(
         "hash of a manifest is no checksum",
         "every row of a list that is one of our own manifests fails as bad-checksum",
         "ItemMaker._checksums",
@@ -37,6 +49,22 @@ KNOWN = (
         "os.path.exists(source) and not os.path.isdir(source)",
         "os.path.isfile(source)",
         (f"{FORMATS}test_descriptor_as_a_list_is_told_to_be_standard_input",),
+    ),
+    Mutant(
+        "descriptor that is a file is taken for a list",
+        "/dev/stdin that is redirected from a file ends with 4 as SOURCE, at each resume",
+        "_checked",
+        "descriptor or not stat.S_ISREG(mode)",
+        "not stat.S_ISREG(mode)",
+        (f"{FORMATS}test_descriptor_that_is_a_file_is_told_to_be_standard_input[link.txt]",),
+    ),
+    Mutant(
+        "listing in HTML is told as bad JSON alone",
+        "a directory listing of nginx as SOURCE is told to be JSON with a byte that cannot be decoded",
+        "_other_form",
+        "_HTML.match(begins)",
+        "False",
+        ("tests/unit/test_core_listing.py::test_refused_pages",),
     ),
     Mutant(
         "--member blamed on --keep-columns",
