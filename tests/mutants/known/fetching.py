@@ -669,11 +669,37 @@ KNOWN = (
     Mutant(
         "a login is a part of the host of cookies",
         "a site that logs in and redirects with a cookie answers 403 where the URL has a login",
-        "HttpSession.get_file",
-        "origin.key + url[start:] if (start := url.find('/', 8)) > 0 else f'{origin.key}/'",
+        "_seen_url",
+        "origin.site + url[start:] if start > 0 else f'{origin.site}/'",
         "url",
         (
             "tests/faults/test_lanes.py::test_cookies_are_those_of_the_host_whatever_login_a_url_has[requests]",
+        ),
+    ),
+    Mutant(
+        "cookies stay with the host that set them",
+        "a login at sso.site.test is none at a.site.test: a redirect loop, where curl -b '' gets the file",
+        "_domains",
+        "[host, *(f\".{'.'.join(labels[n:])}\" for n in range(len(labels) - 1))]",
+        "[host]",
+        ("tests/faults/test_cookies.py::test_cookies_go_where_they_are_for[requests]",),
+    ),
+    Mutant(
+        "cookies for co.uk",
+        "a server sets a cookie for every host of a country",
+        "_Policy.__init__",
+        "True",
+        "False",
+        ("tests/faults/test_cookies.py::test_cookies_go_where_they_are_for[requests]",),
+    ),
+    Mutant(
+        "-H Cookie switches off those of servers",
+        "a wall that sets a cookie and redirects to itself is a redirect loop for whoever gives -H Cookie",
+        "HttpSession.get_file",
+        "cookie_line(given, kept)",
+        "given[0] if given else kept",
+        (
+            "tests/faults/test_cookies.py::test_cookies_of_the_user_and_of_the_server_are_one_line[requests]",
         ),
     ),
     Mutant(
