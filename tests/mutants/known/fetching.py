@@ -667,6 +667,22 @@ KNOWN = (
         ("tests/faults/test_lanes.py::test_fields_without_a_valid_name_do_not_matter[requests]",),
     ),
     Mutant(
+        "chunks that are stated twice are another coding",
+        "an application and its server both say chunked: protocol with --compressed, stored without",
+        "_codings",
+        "{each.strip(_BLANKS).lower() for value in values for each in value.split(',')} - {''}",
+        "{', '.join(values).strip(_BLANKS).lower()} - {''}",
+        ("tests/faults/test_lanes.py::test_chunks_that_are_stated_twice[requests]",),
+    ),
+    Mutant(
+        "a coding in another spelling of the field",
+        "'transfer-encoding: gzip' before 'Transfer-Encoding: chunked': what is stored is packed",
+        "shape_of",
+        "[name.lower() for name in names].count(b'transfer-encoding') > 1",
+        "False",
+        ("tests/faults/test_lanes.py::test_chunks_that_are_stated_twice[auto]",),
+    ),
+    Mutant(
         "a login is a part of the host of cookies",
         "a site that logs in and redirects with a cookie answers 403 where the URL has a login",
         "_seen_url",
