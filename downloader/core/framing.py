@@ -36,7 +36,7 @@ def body_length(lengths: Sequence[str], codings: Sequence[str]) -> int | None:
 
 
 def is_chunked(codings: Sequence[str]) -> bool:
-    """Return whether a body with these values of Transfer-Encoding comes in chunks, and in no other coding."""
+    """Return whether a body with these values of Transfer-Encoding comes in chunks only."""
     return _codings(codings) == {"chunked"}
 
 
