@@ -7,6 +7,7 @@ values at its beginning.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite
 from typing import Any, Final
 
 import msgspec
@@ -17,6 +18,8 @@ __all__ = [
     "OTHER",
     "UNKNOWN",
     "ColumnTypes",
+    "as_json",
+    "fit",
     "fits",
     "joined",
     "kind_of",
@@ -95,6 +98,47 @@ def fits(kind: str, values: Sequence[Any]) -> bool:
     lowest, highest = _LIMITS[kind]
     numbers = [value for value in values if type(value) is int]
     return lowest <= min(numbers) and max(numbers) <= highest
+
+
+def fit(values: dict[str, Any], kinds: Mapping[str, str]) -> None:
+    """Change ``values`` so that each is of the kind of its column, or None; what does not fit is in OTHER.
+
+    Values of text may also be binary or times, which are text in JSON. Lists and structs of a column of
+    JSON stay; its other values are JSON as text. A column that is not in ``kinds`` stays, too.
+    """
+    others = {}
+    for name, value in values.items():
+        kind = kinds.get(name)
+        if value is None or kind is None or type(value) is _SAME[kind]:
+            continue
+        if kind == "int" and type(value) is int and -LARGEST_INT <= value <= LARGEST_INT:
+            continue  # quicker than below
+        if type(value) is float and not isfinite(value):
+            values[name] = None
+        elif kind == "json":
+            if not isinstance(value, (list, dict)):
+                values[name] = as_json(value)
+        elif kind == "text":
+            if isinstance(value, (int, float, list, dict)):
+                values[name] = as_json(value)
+        elif not fits(kind, (value,)):
+            others[name] = value
+            values[name] = None
+        elif kind == "float":
+            values[name] = float(value)
+    if others:
+        values[OTHER] = as_json(others)
+
+
+_SAME: Final[Mapping[str, type | None]] = {
+    **{"text": str, "float": float, "bool": bool},
+    **{"int": None, "uint": None, "json": None},
+}
+
+
+def as_json(value: Any) -> str:
+    """Return ``value`` as JSON."""
+    return msgspec.json.encode(value).decode()
 
 
 def joined(found: Sequence[Mapping[str, str]]) -> dict[str, str]:

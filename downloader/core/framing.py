@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["body_length"]
+__all__ = ["body_length", "is_chunked"]
 
 _MAX_DIGITS = 18  # the most that 64 bits hold in any case
 _BLANKS = " \t"
@@ -19,19 +19,29 @@ def body_length(lengths: Sequence[str], codings: Sequence[str]) -> int | None:
     """Return the length of a body, None where its chunks or the end of the connection delimit it.
 
     ``lengths`` and ``codings`` are the values of the fields Content-Length and Transfer-Encoding. Equal
-    lengths count as one, in one field or several (RFC 9110 §8.6). Chunks take precedence.
+    lengths count as one, in one field or several (RFC 9110 §8.6), and so do equal codings: an application
+    and its server may both state chunks, and there is one kind of them. Chunks take precedence.
 
     Raises ValueError, with a clause, where the end of the body cannot be known.
     """
-    coding = ", ".join(codings).strip(_BLANKS).lower()
-    if coding not in ("", "identity", "chunked"):
-        raise ValueError(f"Transfer-Encoding {coding[:40]!r} is not known")
-    if coding == "chunked" or not lengths:
+    if not _codings(codings) <= {"identity"} and not is_chunked(codings):
+        shown = ", ".join(codings).strip(_BLANKS).lower()
+        raise ValueError(f"Transfer-Encoding {shown[:40]!r} is not known")
+    if is_chunked(codings) or not lengths:
         return None
     values = {_number(value.strip(_BLANKS)) for line in lengths for value in line.split(",")}
     if len(values) > 1:
         raise ValueError("the Content-Length has several values")
     return values.pop()
+
+
+def is_chunked(codings: Sequence[str]) -> bool:
+    """Return whether a body with these values of Transfer-Encoding comes in chunks only."""
+    return _codings(codings) == {"chunked"}
+
+
+def _codings(values: Sequence[str]) -> set[str]:
+    return {each.strip(_BLANKS).lower() for value in values for each in value.split(",")} - {""}
 
 
 def _number(value: str) -> int:

@@ -66,7 +66,7 @@ class ListingClient:
         base, mark, query = url.partition("?")
         base, origin, head, tail = self._template(base)
         url = base + mark + query
-        plain = self._enabled and origin.plain and origin.jar is None
+        plain = self._enabled and origin.plain and not origin.sends_cookies
         if plain and self._fallback_count < _MAX_FALLBACKS:
             try:
                 with gevent.Timeout(self._config.deadline, deadline_exceeded(self._config)):

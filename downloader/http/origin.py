@@ -9,26 +9,19 @@ patching.require()
 from collections.abc import Hashable
 from typing import Any
 
-from requests.cookies import RequestsCookieJar
 from requests.utils import select_proxy
 from urllib3 import HTTPHeaderDict
 
+from downloader.http.cookies import Cookies
+
 __all__ = ["Origin"]
-
-
-class _Cookies:
-    """The cookies that all origins of one scheme, host and port share, whatever their credentials."""
-
-    __slots__ = ("jar",)
-
-    def __init__(self) -> None:
-        self.jar: RequestsCookieJar | None = None
 
 
 class Origin:
     """The settings shared by all files of one scheme, host and port: headers, proxy, cookies.
 
-    ``headers`` are those of all origins with the same ``variant``: copy them before a change.
+    ``headers`` are those of all origins with the same ``variant``: copy them before a change. ``site``: its
+    key, with the host that is named to the server (-H Host); cookies go by it.
 
     ``proxy``: its URL, "" if there is none; ``forwarded``: the proxy forwards the requests instead of
     opening a tunnel. ``plain``: connections are a socket, or TLS on a socket, and not TLS within the TLS of
@@ -36,7 +29,9 @@ class Origin:
     """
 
     __slots__ = (
+        "_changes",
         "_cookies",
+        "_sends_cookies",
         "forwarded",
         "has_extra_headers",
         "headers",
@@ -47,6 +42,7 @@ class Origin:
         "port",
         "proxies",
         "proxy",
+        "site",
         "variant",
     )
 
@@ -57,6 +53,7 @@ class Origin:
         headers: HTTPHeaderDict,
         proxies: dict[str, str],
         variant: Hashable,
+        cookies: Cookies,
     ) -> None:
         self.key = key
         self.variant = variant
@@ -66,19 +63,25 @@ class Origin:
         self.proxy = (select_proxy(key, proxies) or "") if proxies else ""
         self.forwarded = bool(self.proxy) and key.startswith("http:")
         self.plain = self.forwarded or not self.proxy.lower().startswith("https:")
-        self._cookies = _Cookies()
+        self.site = _site_of(key, headers.get("Host", ""))
+        self._cookies = cookies
+        self._changes = 0
+        self._sends_cookies = False
         self.pool: Any = None
         self.has_extra_headers = False
 
     @property
-    def jar(self) -> RequestsCookieJar | None:
-        """Its cookies, None until it sets one."""
-        return self._cookies.jar
+    def sends_cookies(self) -> bool:
+        """Whether there are cookies for it, from whatever host. Asked for each file."""
+        changes = self._cookies.changes
+        if changes != self._changes:
+            self._changes = changes
+            self._sends_cookies = self._cookies.are_for(self.site)
+        return self._sends_cookies
 
-    def share_cookies(self, other: Origin) -> None:
-        """Have the same cookies as ``other``, the same origin with other credentials, from now on."""
-        self._cookies = other._cookies
 
-    def use_cookies(self, jar: RequestsCookieJar) -> None:
-        """Use ``jar`` here, and where cookies are shared."""
-        self._cookies.jar = jar
+def _site_of(key: str, host_field: str) -> str:
+    """Return ``key`` of an origin with the host of its Host field, "" if that is the usual one."""
+    if host_field:
+        key = f"{key.partition('://')[0]}://{host_field.lower()}"
+    return key.replace(".:", ":")  # a host is the same without the dot at its end

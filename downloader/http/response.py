@@ -21,7 +21,7 @@ from email.errors import (
 )
 from typing import Any
 
-from downloader.core.framing import body_length
+from downloader.core.framing import body_length, is_chunked
 
 __all__ = ["STORED", "StrictResponse"]
 
@@ -147,6 +147,8 @@ class StrictResponse(http.client.HTTPResponse):
         bodiless = self.status < 200 or self.status in (204, 304)  # whatever the fields say
         try:
             length = body_length(lengths, codings)
+            if self.chunked != is_chunked(codings):  # http.client looks at the first line only
+                self.chunked, self.chunk_left = not self.chunked, None
         except ValueError as error:
             length, self.chunked = None, False
             self._fault = "" if bodiless else str(error)
@@ -179,6 +181,8 @@ class StrictResponse(http.client.HTTPResponse):
             version, status, reason = super()._read_status()  # type: ignore[misc]
             if status >= 200 or status == _SWITCHING:
                 head.fields()
+                if version == "HTTP/2.0":  # of a server that means no other protocol by that
+                    version = "HTTP/1.0"  # as for llhttp: the connection is closed
                 return version, status, reason
             while head.readline(_HEAD) not in _LINE_ENDS:
                 pass

@@ -1,8 +1,8 @@
 """Configure the requests session, which defines headers, auth, proxies, TLS and connections.
 
 There is one session per process. Unlike requests by default, it takes no proxies, netrc or CA bundle from
-the environment, follows no redirects (and reads no redirect's body), sends no cookie to another port, and
-does not load the CA bundle again for every connection. It returns urllib3's response, so that a body is
+the environment, follows no redirects (and reads no redirect's body), and does not load the CA bundle again
+for every connection. It returns urllib3's response, so that a body is
 streamed and its length enforced.
 """
 
@@ -23,11 +23,6 @@ import requests
 import urllib3
 from cachetools import LRUCache
 from requests.adapters import HTTPAdapter
-from requests.cookies import (
-    RequestsCookieJar,
-    extract_cookies_to_jar,
-    get_cookie_header,
-)
 from requests.structures import CaseInsensitiveDict
 from urllib3 import HTTPHeaderDict
 
@@ -40,6 +35,7 @@ from downloader.core.urls import login_of, sent_url
 from downloader.errors import FetchError
 from downloader.http.connection_pool import Census, pool_classes
 from downloader.http.content_coding import accepted
+from downloader.http.cookies import Cookies, cookie_line
 from downloader.http.dns import Resolver
 from downloader.http.name_lookup import open_lookup
 from downloader.http.origin import Origin
@@ -53,7 +49,6 @@ patching.settle_urllib3()
 _ORIGINS = 8_000
 _BARE = "bare "
 _VARIANTS = 100
-_COOKIES = 200
 _PLACEHOLDER = "/-the-target-of-a-request-"
 _HOST = b"\r\n-the-host-field-\r\n"
 _DEFAULT_PORT = {"http": 80, "https": 443}
@@ -73,6 +68,7 @@ class HttpSession(requests.Session):
         self.config = config
         self.timeout = urllib3.Timeout(connect=config.connect_timeout, read=config.read_timeout)
         self.resolver = Resolver(partial(open_lookup, config), config.connect_timeout)
+        self.kept_cookies = Cookies()
         self.census = Census(config.max_connections, self.resolver)
         self.headers.clear()
         self.headers["User-Agent"] = config.user_agent or f"mass-downloader/{VERSION}"
@@ -140,10 +136,7 @@ class HttpSession(requests.Session):
         proxies = self.config.proxies
         if proxies and self._no_proxy.covers(*address):
             proxies = {}
-        origin = Origin(key, address, headers, proxies, variant)
-        if bare or userinfo:
-            origin.share_cookies(self._origin(key))
-        return origin
+        return Origin(key, address, headers, proxies, variant, self.kept_cookies)
 
     def _prepare_headers(self, bare: bool, auth: tuple[str, str] | None) -> HTTPHeaderDict:
         """Return the header fields that requests sends to an origin."""
@@ -200,8 +193,7 @@ class HttpSession(requests.Session):
         """
         request = requests.PreparedRequest()
         request.method = "GET"
-        # The cookies are those of its host, and http.cookiejar takes a login for a part of that.
-        request.url = origin.key + url[start:] if (start := url.find("/", 8)) > 0 else f"{origin.key}/"
+        request.url = f"{origin.key}/"
         # requests passes them to urllib3, which can send several fields of one name.
         request.headers = origin.headers  # type: ignore[assignment]
         request.hooks = {"response": []}
@@ -211,11 +203,10 @@ class HttpSession(requests.Session):
                 request.headers.pop(name, None)
             for name, value in extra:
                 request.headers.add(name, value)  # type: ignore[attr-defined]
-        if origin.jar is not None:
-            cookie = get_cookie_header(origin.jar, request)  # type: ignore[no-untyped-call]
-            if cookie and "Cookie" not in request.headers:
-                request.headers = request.headers.copy()
-                request.headers["Cookie"] = cookie
+        if origin.sends_cookies and (kept := self.kept_cookies.header(_seen_url(origin, url))):
+            request.headers = request.headers.copy()
+            given = request.headers.getlist("Cookie")  # type: ignore[attr-defined]
+            request.headers["Cookie"] = cookie_line(given, kept)
         request._lane_origin = origin  # type: ignore[attr-defined]
         # urllib3 normalizes the URL that it is given, so the target is passed beside it.
         target, base = self.target(url).decode("ascii"), "/"
@@ -235,7 +226,7 @@ class HttpSession(requests.Session):
             target=target,
         )
         if "Set-Cookie" in response.headers:
-            self._keep_cookies(origin, request, response)
+            self.kept_cookies.take(_seen_url(origin, url), response)
         return response
 
     def try_elsewhere(self, key: str) -> None:
@@ -293,12 +284,6 @@ class HttpSession(requests.Session):
             # As urllib3's pool does when it connects; the tunnel's host also determines the Host field.
             connection.set_tunnel(tunnel_host(pool), pool.port, pool.proxy_headers)
         return connection
-
-    def _keep_cookies(self, origin: Origin, request: requests.PreparedRequest, response: Any) -> None:
-        if origin.jar is None or len(origin.jar) > _COOKIES:
-            # A server that sets another cookie with each response must not fill the memory.
-            origin.use_cookies(RequestsCookieJar())
-        extract_cookies_to_jar(origin.jar, request, response)  # type: ignore[no-untyped-call]
 
 
 class _Recorder:
@@ -373,6 +358,12 @@ class _Adapter(HTTPAdapter):
             return {}
         text = f"{login[0]}:{login[1] or ''}".encode("utf-8", "surrogateescape")
         return {"Proxy-Authorization": f"Basic {b64encode(text).decode('ascii')}"}
+
+
+def _seen_url(origin: Origin, url: str) -> str:
+    """Return ``url`` as its server sees it; http.cookiejar would take a login for a part of the host."""
+    start = url.find("/", 8)
+    return origin.site + url[start:] if start > 0 else f"{origin.site}/"
 
 
 def _shown_key(origin: Origin) -> str:

@@ -434,21 +434,6 @@ def test_headers_arrive_as_given(tmp_path: Path) -> None:
             assert len(sent) == len(request.headers)
 
 
-def test_cookies_stay_with_their_origin(tmp_path: Path) -> None:
-    """http.cookiejar ignores ports: two servers of one host would share what they set."""
-    with Server(default=ok(BODY)) as other, Server(default=ok(BODY)) as server:
-        server.routes |= {
-            "/0": ok(BODY, "Set-Cookie: session=s3cret; Path=/", "Set-Cookie: more=1"),
-            "/2": redirect(f"{other.url}/there"),
-        }
-        listed = [f"{server.url}/0", f"{server.url}/1", f"{other.url}/1o", f"{server.url}/2"]
-        options = (*QUICK, "--connections", "1")
-        result = download("-", tmp_path / "d", *options, stdin="\n".join(listed))
-        assert result.exit == 0
-        assert server.seen("/1")[0].header("Cookie") == "session=s3cret; more=1"
-        assert [request.header("Cookie") for request in other.requests] == [None, None]
-
-
 @pytest.mark.parametrize("lane", ["auto", "requests"])
 def test_cookie_behind_a_hundred_header_fields(lane: str, tmp_path: Path) -> None:
     many = [f"X-{n}: {n}" for n in range(150)]

@@ -7,6 +7,7 @@ import gzip
 import json
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -126,6 +127,30 @@ def test_fields_without_a_valid_name_do_not_matter(lane: str, tmp_path: Path) ->
     assert result.codes == {"gone": "http-404"} | {f"bad{n}": "protocol" for n in range(3)}
     assert set(result.files.values()) == {b"whole"}
     assert len(result.files) == len(odd) + 1
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_chunks_that_are_stated_twice(lane: str, tmp_path: Path) -> None:
+    """By an application and its server. With another coding beside them, the body would not be the file."""
+    ok_line, chunked = b"HTTP/1.1 200 OK\r\n", b"Transfer-Encoding: chunked\r\n"
+    body = b"\r\n5\r\nwhole\r\n0\r\n\r\n"
+    whole: dict[str, Answer] = {
+        "twice": [ok_line + chunked + chunked + body],
+        "thrice": [ok_line + chunked + chunked.lower() + chunked.upper() + body],
+        "listed": [ok_line + b"Transfer-Encoding: chunked, Chunked\r\n" + body],
+        "two": [b"HTTP/2.0 200 OK\r\nContent-Length: 5\r\n\r\nwhole"],
+        "two-chunks": [b"HTTP/2.0 200 OK\r\n" + chunked + body, CLOSE],
+    }
+    gzip = b"Transfer-Encoding: gzip\r\n"
+    fields = (gzip + chunked, chunked + gzip, gzip.lower() + chunked, chunked + gzip.lower())
+    wrong = {f"wrong{n}": [ok_line + each + body, CLOSE] for n, each in enumerate(fields)}
+    # On a host of its own each: a few that are handed over leave all of a host to the requests client.
+    with ExitStack() as running:
+        servers = [running.enter_context(Server({f"/{n}": each})) for n, each in (whole | wrong).items()]
+        urls = [f"{server.url}/{n}" for server, n in zip(servers, whole | wrong, strict=True)]
+        result = download("-", tmp_path / "d", *QUICK, "--lane", lane, stdin="\n".join(urls))
+    assert result.files == dict.fromkeys(whole, b"whole")
+    assert result.codes == dict.fromkeys(wrong, "protocol")
 
 
 @pytest.mark.parametrize("lane", LANES)

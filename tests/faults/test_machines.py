@@ -5,21 +5,16 @@ In which order they are tried is up to the resolver, which sorts the addresses.
 
 from __future__ import annotations
 
-import socket
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
-import dns.flags
-import dns.message
-import dns.rdatatype
-import dns.rrset
 import pytest
 from dns.rcode import Rcode
 from servers import CLOSE, HANG, RESET, Answer, Certificates, Server, Tls, download, ok, status
 from servers.answers import Step
+from servers.names import name_server
 from servers.raw import Request
 
 NAME = "machines.test"
@@ -49,40 +44,6 @@ MACHINES = {
     "cuts the handshake": Bad(connected=[CLOSE], tls=Tls.GOOD),
     "silent in the handshake": Bad(connected=[HANG], tls=Tls.GOOD),
 }
-
-
-@contextmanager
-def name_server(addresses: list[str], missing: Rcode = Rcode.NOERROR, ttl: int = 60) -> Iterator[str]:
-    """Serve ``NAME`` with what ``addresses`` has then, in this order; yield the value of --dns-server.
-
-    ``missing``: how queries are answered for the family of which there are none.
-    """
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.bind(("127.0.0.1", 0))
-
-        def serve() -> None:
-            while True:
-                query, client = sock.recvfrom(4096)
-                if not query:
-                    return
-                reply = dns.message.make_response(dns.message.from_wire(query))
-                reply.flags |= dns.flags.RA
-                kind = reply.question[0].rdtype
-                known = [each for each in addresses if (":" in each) == (kind == dns.rdatatype.AAAA)]
-                if known:
-                    reply.answer.append(dns.rrset.from_text(f"{NAME}.", ttl, "IN", kind, *known))
-                else:
-                    reply.set_rcode(missing)
-                sock.sendto(reply.to_wire(), client)
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        try:
-            yield f"127.0.0.1:{sock.getsockname()[1]}"
-        finally:
-            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as last:
-                last.sendto(b"", sock.getsockname())
-            thread.join()
 
 
 @pytest.mark.parametrize("lane", ["auto", "requests"])

@@ -141,8 +141,75 @@ def test_types_of_json_are_those_of_its_beginning(
         *(None, None, '"b"', "7", "3", '{"a":[1]}', "2")
     ]
     assert json.loads(last["list.other"]) == {"int": 0.5, "float": 2**60}
+    if store == "tar":
+        stated = {row["key"]: row for row in metadata(tmp_path / "d")}
+        assert stated[first["key"]] | {"mixed": "1", "list.other_": "x"} == stated[first["key"]]
+        same = {"int": None, "float": None, "mixed": '"b"', "text": "7", "none": "3", "new": '{"a":[1]}'}
+        assert stated[last["key"]] | same == stated[last["key"]]
+        assert json.loads(stated[last["key"]]["list.other"]) == {"int": 0.5, "float": 2**60}
     manifest = parquet.read_table(tmp_path / "m.parquet")
     assert manifest["int"].to_pylist()[-1] == 0.5
+
+
+def metadata(dest: Path) -> list[dict[str, Any]]:
+    """Return what each ``KEY.json`` in the tars of ``dest`` has."""
+    found = []
+    for path in sorted(dest.glob("*.tar")):
+        with tarfile.open(path) as shard:
+            found += [
+                json.load(shard.extractfile(member))  # type: ignore[arg-type]
+                for member in shard
+                if member.name.endswith(".json")
+            ]
+    return found
+
+
+def test_metadata_in_tars_has_the_types_of_the_job(
+    server: Server, run_downloader: Run, tmp_path: Path
+) -> None:
+    """Readers of tars take the types of the first samples: 6.5 was 6 after whole numbers, in silence."""
+    rows = [
+        {
+            "url": f"{server.url}/{at}.jpg",
+            "late": at if at < COUNT // 2 else at + 0.5,
+            "mixed": str(at) if at % 2 else at,
+            "huge": 2**64 - 1 if at else 1,
+            "nested": {"a": at} if at % 2 else at % 3 > 0,
+            "url_": 0.5 if at % 2 else 1,
+            "status": at if at % 2 else 0.5,
+        }
+        for at in range(COUNT)
+    ]
+    write(tmp_path / "l.jsonl", rows)
+    done = run_downloader(tmp_path / "l.jsonl", "-o", tmp_path / "d", "--store", "tar", *QUICK)
+    assert done.returncode == 0, done.stderr
+    found = metadata(tmp_path / "d")
+    assert len(found) == COUNT
+    types = {
+        name: {type(row[name]) for row in found}
+        for name in ("late", "mixed", "huge", "url_", "list.status")
+    }
+    assert types == {
+        "late": {float},
+        "mixed": {str},
+        "huge": {int},
+        "url_": {float},
+        "list.status": {float},
+    }
+    assert {str(row["nested"]) for row in found} == {
+        *("false", "true"),
+        *(str({"a": at}) for at in range(1, COUNT, 2)),
+    }
+    table = {row["key"]: row for row in read(tmp_path / "d")}
+    for row in found:
+        beside = table[row["key"]]
+        names = ("late", "mixed", "huge", "url_", "list.status")
+        assert [row[name] for name in names] == [beside[name] for name in names]
+        nested = row["nested"]
+        assert beside["nested"] == (
+            nested if isinstance(nested, str) else json.dumps(nested).replace(" ", "")
+        )
+    assert not any("list.other" in row for row in found)
 
 
 SLICES = """

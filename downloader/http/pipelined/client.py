@@ -155,7 +155,7 @@ class PipelinedClient:
 
     def accepts(self, origin: Origin) -> bool:
         """Return whether files of ``origin`` may be fetched here: not, for example, with cookies."""
-        if not (self._enabled and origin.plain) or origin.jar is not None:
+        if not (self._enabled and origin.plain) or origin.sends_cookies:
             return False
         state = self._origins.get(origin)
         return state is None or state.fallback_count < _MAX_FALLBACKS
@@ -246,7 +246,7 @@ class PipelinedClient:
         if (
             connection.slot is None
             or state.fallback_count >= _MAX_FALLBACKS
-            or state.origin.jar is not None
+            or state.origin.sends_cookies
             or len(self._storing) >= self.connections  # each has a file open
         ):
             return []

@@ -30,6 +30,9 @@ def shape_of(names: tuple[bytes, ...], limited: bool) -> HeaderShape:
     """Return the meaning of ``names``; ``limited``: bodies have a maximum size."""
     spelt = {name.lower(): name for name in names}
     odd = b"content-encoding" in spelt or b"set-cookie" in spelt
+    if len(spelt) < len(names):
+        # Of one spelling the parser has the first value, and of two there may be other codings.
+        odd = odd or [name.lower() for name in names].count(b"transfer-encoding") > 1
     chunked = spelt.get(b"transfer-encoding", b"")
     length = spelt.get(b"content-length", b"")
     via = b"via" in spelt

@@ -8,6 +8,7 @@ from time import time
 from typing import TYPE_CHECKING
 
 from downloader.core.checksum import crc32
+from downloader.core.column_types import ColumnTypes
 from downloader.core.executed_extensions import EXECUTED
 from downloader.core.item_states import UNTOUCHED
 from downloader.core.redact import redact_url
@@ -19,7 +20,7 @@ from downloader.sinks.shards.files import SealedShard, part_path, seal
 from downloader.sinks.shards.jobs import FailedItem, ShardJob
 from downloader.sinks.shards.keys import ShardKeys
 from downloader.sinks.shards.part import Part, Room
-from downloader.sinks.shards.samples import Sample, encode_sample
+from downloader.sinks.shards.samples import Sample, encode_sample, kinds_of
 from downloader.sinks.sink import WRITTEN, BatchContent, Recovered, Unprepared
 
 if TYPE_CHECKING:
@@ -137,6 +138,7 @@ class ShardBatch:
         self._lease = lease
         self._keys = keys
         self._shard = lease.shards[-1]
+        self._kinds = kinds_of(ColumnTypes.decode(lease.types))
         self._texts = sink.options.members
         self._unsafe = sink.options.unsafe
         self._reproducible = sink.options.reproducible
@@ -197,7 +199,7 @@ class ShardBatch:
         extension = extension_of(item.name, info.content_type, item.url)
         if extension in EXECUTED and not self._unsafe:
             extension = UNKNOWN
-        return encode_sample(sample, extension, item.columns, self._texts, modified)
+        return encode_sample(sample, extension, item.columns, self._texts, modified, self._kinds)
 
     def commit(self, content: BatchContent) -> int:
         """Publish the shard; wait for that; return how many files of others it replaced.

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from downloader.core.checksum import crc32
+from downloader.core.column_types import OTHER, ColumnTypes, fit
 from downloader.core.frames import MAX_FRAME
 from downloader.core.shard_keys import KEY_BYTES, UNKNOWN
 from downloader.errors import UNDECODABLE
@@ -28,6 +29,7 @@ __all__ = [
     "encode_sample",
     "is_stated",
     "kept_fields",
+    "kinds_of",
     "metadata_member",
     "samples",
 ]
@@ -95,12 +97,18 @@ def metadata_member(key: str) -> str:
 
 
 def encode_sample(
-    sample: Sample, extension: str, columns: bytes, texts: dict[str, str], modified: int
+    sample: Sample,
+    extension: str,
+    columns: bytes,
+    texts: dict[str, str],
+    modified: int,
+    kinds: Mapping[str, str] | None = None,
 ) -> tuple[bytes, bytes]:
     """Return what precedes the content of ``sample`` in a part, and what follows it.
 
-    ``columns``: MessagePack of the kept columns, which go into ``KEY.json``. ``texts``: extensions of
-    further members, and the columns that they have. ``modified``: the time of all members.
+    ``columns``: MessagePack of the kept columns, which go into ``KEY.json``; ``kinds``: see ``kinds_of``.
+    ``texts``: extensions of further members, and the columns that they have. ``modified``: the time of all
+    members.
     """
     key = sample.key
     if extension == "json" or extension in texts:
@@ -121,7 +129,7 @@ def encode_sample(
                 content,
                 padding(len(content)),
             )
-    body = _encode_json(_with_columns(sample, values) if values else sample)
+    body = _encode_json(_with_columns(sample, values, kinds) if values else sample)
     parts += (header(f"{key}.json".encode(), len(body), modified), body, padding(len(body)))
     return before, b"".join(parts)
 
@@ -139,25 +147,40 @@ def _member(value: Any) -> bytes | None:
     return text.encode() if isinstance(text, str) else _encode_json(text)
 
 
-def _with_columns(sample: Sample, values: dict[str, Any]) -> dict[str, Any]:
+def _with_columns(
+    sample: Sample, values: dict[str, Any], kinds: Mapping[str, str] | None
+) -> dict[str, Any]:
     """Return the fields of ``KEY.json``."""
-    return msgspec.structs.asdict(sample) | kept_fields(values)
+    return msgspec.structs.asdict(sample) | _fitted(values, kinds)
 
 
-def encode_kept(columns: bytes) -> bytes:
-    """Return the kept columns of an item without a sample, as JSON with the names of ``KEY.json``."""
-    return _encode_json(kept_fields(_decode_columns(columns))) if columns else b"{}"
+def encode_kept(columns: bytes, kinds: Mapping[str, str] | None) -> bytes:
+    """Return the kept columns of an item without a sample, as JSON like those in ``KEY.json``."""
+    return _encode_json(_fitted(_decode_columns(columns), kinds)) if columns else b"{}"
+
+
+def kinds_of(types: ColumnTypes | None) -> dict[str, str] | None:
+    """Return the kinds of the kept columns in ``KEY.json``, None if the job does not know them."""
+    return kept_fields(types.kinds) if types is not None else None
+
+
+def _fitted(values: Mapping[str, Any], kinds: Mapping[str, str] | None) -> dict[str, Any]:
+    """Return the fields for ``values`` in the types of the job: readers know those of the first samples."""
+    found = kept_fields(values)
+    if kinds is not None:
+        fit(found, kinds)
+    return found
 
 
 def kept_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of ``KEY.json`` for the columns ``values``.
 
     One with the name of a field of ours is called ``list.NAME``. If the list has a column of that name
-    too, ``list.list.NAME``.
+    too, ``list.list.NAME``. ``list.other`` is ours, too, and is called ``list.other_``.
     """
     found: dict[str, Any] = {}
     for name, value in values.items():
-        free = f"list.{name}" if name in METADATA else name
+        free = f"list.{name}" if name in METADATA else f"{OTHER}_" if name == OTHER else name
         while free != name and free in values:
             free = f"list.{free}"
         found[free] = value

@@ -63,6 +63,14 @@ KNOWN = (
         (f"{MEMBERS}test_content_gets_no_extension_that_a_reader_executes",),
     ),
     Mutant(
+        "KEY.json in types of its own",
+        "1 beside 1.5 where the table has doubles: load_dataset gives 6 for 6.5, in silence",
+        "_fitted",
+        "kinds is not None",
+        "False",
+        ("tests/integration/test_shard_schemas.py::test_metadata_in_tars_has_the_types_of_the_job",),
+    ),
+    Mutant(
         "a member's name of 101 bytes",
         "the longest key with the longest extension, which --member has, too, ends the run with 4",
         "encode_sample",

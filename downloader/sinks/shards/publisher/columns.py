@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from downloader.core.column_types import OTHER, ColumnTypes, fits
+from downloader.core.column_types import OTHER, ColumnTypes, as_json, fits
 from downloader.sinks.shards.jobs import METADATA, FailedItem
 from downloader.sinks.shards.samples import kept_fields
 
@@ -34,10 +34,9 @@ FIXED: Final = {
 
 INFORMATION: Final = tuple(name for name in FIXED if name not in METADATA)
 
-_RESERVED: Final = frozenset({*FIXED, "bytes", OTHER})
+_RESERVED: Final = frozenset({*FIXED, "bytes"})
 _TYPES: Final[dict[str, Any]] = {"text": str | None, "int": int | None, "float": float | None}
 _decode_dict = msgspec.json.Decoder(dict[str, Any]).decode
-_encode = msgspec.json.Encoder().encode
 
 
 class Reader:
@@ -151,13 +150,16 @@ def table_kinds(types: ColumnTypes) -> dict[str, str]:
     return {**kinds, OTHER: "text"} if types.open else kinds
 
 
-def fitted(columns: Columns, kinds: dict[str, str], rows: int) -> Columns:
+def fitted(columns: Columns, kinds: dict[str, str], rows: int, *, stated: bool) -> Columns:
     """Return ``columns`` with exactly the kept columns of ``kinds``, whose values are of these kinds.
 
-    Values of other kinds, and those of other columns, are in OTHER.
+    Values of other kinds, and those of other columns, are in OTHER. ``stated``: the metadata has been made
+    with the types of the job, so its text in a column of JSON is JSON (``core.column_types.fit``).
     """
     found: Columns = {name: values for name, values in columns.items() if name in FIXED}
-    others: dict[int, dict[str, Any]] = {}
+    others: dict[int, dict[str, Any]] = {
+        row: _decode_dict(text) for row, text in enumerate(columns.get(OTHER, ())) if text is not None
+    }
 
     def set_aside(name: str, values: list[Any], kind: str) -> list[Any]:
         left = list(values)
@@ -168,14 +170,16 @@ def fitted(columns: Columns, kinds: dict[str, str], rows: int) -> Columns:
         return left
 
     for name, kind in kinds.items():
+        if name == OTHER:
+            continue
         values = columns.get(name) or [None] * rows
         if kind == "json":
-            values = as_text(values)
+            values = _as_texts(values) if stated else as_text(values)
         elif not fits(kind, values):
             values = _as_texts(values) if kind == "text" else set_aside(name, values, kind)
         found[name] = values
     if OTHER in kinds:
-        for name in columns.keys() - FIXED.keys() - kinds.keys():
+        for name in columns.keys() - FIXED.keys() - kinds.keys() - {OTHER}:
             set_aside(name, columns[name], "")
         found[OTHER] = as_text(others.get(row) for row in range(rows))
     return found
@@ -187,7 +191,7 @@ def _as_texts(values: Iterable[Any]) -> list[str | None]:
 
 
 def _as_json(value: Any) -> str | None:
-    return None if value is None else _encode(value).decode()
+    return None if value is None else as_json(value)
 
 
 def as_text(values: Iterable[Any]) -> list[str | None]:

@@ -19,7 +19,7 @@ from downloader.sinks.shards.publisher.columns import (
 )
 from downloader.sinks.shards.publisher.part import Part, PartError, Sample
 from downloader.sinks.shards.publisher.tables import open_table
-from downloader.sinks.shards.samples import encode_kept, kept_fields
+from downloader.sinks.shards.samples import encode_kept, kinds_of
 
 __all__ = ["CHUNK", "Items"]
 
@@ -47,7 +47,8 @@ class Items:
         self._failed = failed
         self._keys = keys
         self._types = types
-        self._reader = Reader(kept_fields(types.kinds) if types is not None else ())
+        self._kinds_in_json = kinds_of(types)
+        self._reader = Reader(self._kinds_in_json or ())
         self._last: tuple[int, int, Columns] = (-1, -1, {})
         self._kinds: dict[str, str] | None = None
 
@@ -74,6 +75,10 @@ class Items:
             see(self._kept(self._failed[start : start + CHUNK]))
         return ColumnTypes(settled(joined(found)))
 
+    def fitted(self, columns: Columns, rows: int) -> Columns:
+        """Return ``columns`` with the kept columns of a table, see ``columns.fitted``."""
+        return fitted(columns, self.kinds(), rows, stated=self._types is not None)
+
     def metadata(self, start: int, stop: int) -> Columns:
         """Return the metadata of these samples, in columns."""
         if self._last[:2] != (start, stop):
@@ -87,7 +92,7 @@ class Items:
 
     def _kept(self, failed: Sequence[FailedItem]) -> Columns:
         """Return the kept columns of failed items, among columns of METADATA without values."""
-        return self._reader.columns([encode_kept(item.columns) for item in failed])
+        return self._reader.columns([encode_kept(item.columns, self._kinds_in_json) for item in failed])
 
     def write(self, file: BinaryIO, form: str, files: Mapping[str, str] | str, members: bool) -> None:
         """Write the table.
@@ -118,7 +123,7 @@ class Items:
                 if lost:
                     columns = with_failed(columns, keys, lost, self._kept(lost))
                 if form == "parquet":
-                    columns = fitted(columns, kinds, len(keys))
+                    columns = self.fitted(columns, len(keys))
                 table.write(columns)
 
 

@@ -12,7 +12,6 @@ from typing import Any, BinaryIO, Final, cast
 from downloader.core.checksum import crc32
 from downloader.core.extras import ZSTD
 from downloader.sinks.shards.options import LARGEST_VALUE
-from downloader.sinks.shards.publisher.columns import fitted
 from downloader.sinks.shards.publisher.items import Items
 from downloader.sinks.shards.publisher.part import STEP, Part, PartError, Sample, member_size, padded
 from downloader.sinks.shards.publisher.tables import binary_array, open_table
@@ -152,7 +151,7 @@ def write_parquet(out: HashedFile, part: Part, items: Items, first: int, samples
         start = 0
         while start < len(samples):
             stop, content, ends = _content(part, samples, start)
-            columns = fitted(items.metadata(first + start, first + stop), items.kinds(), stop - start)
+            columns = items.fitted(items.metadata(first + start, first + stop), stop - start)
             rows: dict[str, Any] = {name: columns[name] for name in kinds if name != "bytes"}
             rows["bytes"] = binary_array(content, ends)
             table.write(rows)

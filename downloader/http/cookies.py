@@ -1,0 +1,154 @@
+"""Keep the cookies that servers set, by the rules of http.cookiejar, and say which hosts they go to.
+
+As with curl, and RFC 6265: a cookie is for the host that set it, on any port, by http and https; with
+Domain also for the other hosts of that domain; with Secure over TLS only. http.cookiejar looks at every
+domain it has for each request, so a jar is made here of the few domains that a host belongs to.
+
+There is no list of public suffixes. No cookie is for all hosts of a domain of one label, or of one like
+``co.uk`` (``strict_domain`` of http.cookiejar). Where strangers share a longer domain, one of them can set
+a cookie for the others; it learns nothing by that.
+"""
+
+from __future__ import annotations
+
+from downloader.process import patching
+
+patching.require()
+
+from collections.abc import Iterable, Sequence
+from http.cookiejar import Cookie, CookieJar, DefaultCookiePolicy
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+from cachetools import LRUCache
+from requests.cookies import extract_cookies_to_jar, get_cookie_header
+
+__all__ = ["Cookies", "cookie_line"]
+
+_PER_DOMAIN = 200
+_LARGEST = 8 << 10  # of one cookie with its attributes; curl and browsers keep 4 KiB of name and value
+_ROOM = 16 << 20  # for all
+_OVERHEAD = 1 << 10  # of each cookie in memory
+
+
+class Cookies:
+    """The cookies of a process, a bounded number of them: the domains used last.
+
+    ``changes``: how often a domain got its first cookie or lost its last one.
+    """
+
+    def __init__(self) -> None:
+        self._kept: LRUCache[str, tuple[Cookie, ...]] = LRUCache(_ROOM, _size)
+        self.changes = 0
+
+    def are_for(self, url: str) -> bool:
+        """Return whether there are cookies that may have to be sent to the host of ``url``."""
+        return any(domain in self._kept for domain in _domains(_host(url)))
+
+    def header(self, url: str) -> str:
+        """Return the value of the Cookie field of a request for ``url``, "" for none."""
+        request = _request(url)
+        domains = _domains(_host(url))
+        jar = self._jar(domains)
+        line = get_cookie_header(jar, request) or ""  # type: ignore[no-untyped-call]
+        self._keep(domains, jar)  # without what has expired
+        return str(line)
+
+    def take(self, url: str, response: Any) -> None:
+        """Keep the cookies that ``response``, which urllib3 got for ``url``, sets or deletes."""
+        domains = _domains(_host(url))
+        jar = self._jar(domains)
+        extract_cookies_to_jar(jar, _request(url), response)  # type: ignore[no-untyped-call]
+        self._keep(domains, jar)
+
+    def _jar(self, domains: Iterable[str]) -> CookieJar:
+        """Return a jar with the cookies of ``domains`` only: a server can delete all that is in its jar."""
+        jar = CookieJar(_Policy())
+        for domain in domains:
+            for cookie in self._kept.get(domain, ()):
+                jar.set_cookie(cookie)
+        return jar
+
+    def _keep(self, domains: Iterable[str], jar: CookieJar) -> None:
+        found: dict[str, list[Cookie]] = {}
+        for cookie in jar:
+            found.setdefault(cookie.domain, []).append(cookie)
+        for domain in domains:
+            cookies = found.get(domain)
+            if (domain in self._kept) != bool(cookies):
+                self.changes += 1
+            if cookies:
+                # A server that sets another one with each response must not fill the memory.
+                self._kept[domain] = tuple(cookies[-_PER_DOMAIN:])
+            else:
+                self._kept.pop(domain, None)
+
+
+class _Policy(DefaultCookiePolicy):
+    """The policy of http.cookiejar, without cookies for a suffix, or for a part of an address."""
+
+    def __init__(self) -> None:
+        # Without Domain, a cookie is not for the hosts below.
+        super().__init__(strict_domain=True, strict_ns_domain=self.DomainStrictNonDomain)
+
+    def set_ok(self, cookie: Cookie, request: Any) -> bool:
+        if len(repr(cookie)) > _LARGEST:
+            return False
+        if cookie.domain_specified:
+            host, domain = _host(request.get_full_url()), cookie.domain.lstrip(".")
+            if not domain or (host == domain and _is_alone(host)):
+                # RFC 6265 §5.3: as without Domain
+                cookie.domain, cookie.domain_specified = _effective(host), False
+            elif _is_alone(host) or "." not in domain:
+                return False
+        return super().set_ok(cookie, request)
+
+
+def cookie_line(given: Sequence[str], kept: str) -> str:
+    """Return one Cookie field of those that the user gave and of ``kept``, which servers have set.
+
+    One of the user's is left out where a server has set another of that name.
+    """
+    names = {_name(each) for each in kept.split(";")}
+    pairs = [pair.strip() for line in given for pair in line.split(";")]
+    return "; ".join([*(pair for pair in pairs if pair and _name(pair) not in names), kept])
+
+
+def _name(pair: str) -> str:
+    return pair.partition("=")[0].strip()
+
+
+def _request(url: str) -> requests.PreparedRequest:
+    request = requests.PreparedRequest()
+    request.method, request.url = "GET", url
+    request.headers = {}  # type: ignore[assignment]
+    return request
+
+
+def _host(url: str) -> str:
+    """Return the host of ``url`` (in lower case, without a login), an address with its brackets."""
+    host = urlsplit(url).netloc
+    return host if host.endswith("]") else host.rpartition(":")[0] or host
+
+
+def _domains(host: str) -> list[str]:
+    """Return the domains whose cookies may be for ``host``, as http.cookiejar spells them."""
+    if _is_alone(host):
+        return [_effective(host)]
+    labels = host.split(".")
+    return [host, *(f".{'.'.join(labels[n:])}" for n in range(len(labels) - 1))]
+
+
+def _effective(host: str) -> str:
+    """Return what http.cookiejar takes for the domain of ``host``."""
+    return host if "." in host else f"{host}.local"
+
+
+def _is_alone(host: str) -> bool:
+    """Return whether ``host`` shares no domain with others: an address, or a name of one label."""
+    return "." not in host or host.endswith("]") or host.rpartition(".")[2].isdigit()
+
+
+def _size(cookies: tuple[Cookie, ...]) -> int:
+    return sum(len(repr(cookie)) + _OVERHEAD for cookie in cookies)

@@ -1,0 +1,102 @@
+"""Which hosts the cookies of a server go to, and what becomes of those that the user gave."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from servers import Certificates, Request, Server, Step, download, ok, redirect, status
+from servers.names import name_server
+
+QUICK = ("--deadline", "5s", "--retries", "0", "--workers", "1", "--connections", "1")
+LANES = ("auto", "requests")
+A, B, TLS, PORT = "http://a.site.test", "http://b.site.test", "https://a.site.test", "http://a.site.test+"
+# Where it is set, with what, whereto that redirects, and whether it is sent there.
+CASES = {
+    "sibling": (A, "Domain=site.test", B, True),
+    "dotted": (A, "Domain=.Site.Test", B, True),
+    "back": (A, "Domain=a.site.test", A, True),
+    "port": (A, "", PORT, True),
+    "tls": (A, "", TLS, True),
+    "dot": (A, "", "http://A.site.test.", True),
+    "secure": (A, "Secure", TLS, True),
+    "clear": (A, "Secure", PORT, False),
+    "no-domain": (A, "", B, False),
+    "below": ("http://site.test", "", A, False),
+    "path": (A, "Path=/elsewhere", A, False),
+    "over": (A, "Max-Age=0", A, False),
+    "stranger": ("http://a.other.test", "Domain=site.test", B, False),
+    "suffix": (A, "Domain=test", B, False),
+    "suffixes": ("http://a.co.uk", "Domain=co.uk", "http://b.co.uk", False),
+    "address": ("http://127.0.0.1", "Domain=127.0.0.1", "http://127.0.0.1+", True),
+    "part": ("http://127.0.0.1", "Domain=0.0.1", "http://127.0.0.1+", False),
+    "label": ("http://intranet", "Domain=intranet", "http://intranet+", True),
+    "empty": (A, "Domain=", PORT, True),
+    "large": (A, f"X={'x' * 10_000}", A, False),
+}
+
+
+@contextmanager
+def site(tmp_path: Path) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Serve every name on two ports, and with TLS; yield the first port, and the options for it."""
+
+    def answer(request: Request) -> list[Step]:
+        place, _, case = request.target[1:].partition("/")
+        if place == "there":
+            return ok(b"sent" if f"{case}=1" in (request.header("Cookie") or "") else b"not")
+        _, attributes, target, _ = CASES[case]
+        path = "" if "Path" in attributes else "; Path=/"
+        return status(
+            302, f"Location: {at(target)}/there/{case}", f"Set-Cookie: {case}=1; {attributes}{path}"
+        )
+
+    def at(where: str) -> str:
+        server = tls if where.startswith("https:") else other if where.endswith("+") else plain
+        return f"{where.rstrip('+')}:{server.port}"
+
+    certificates = Certificates(tmp_path)
+    context = certificates.context(hosts=["a.site.test"])
+    plain, other, tls = Server(default=answer), Server(default=answer), Server(default=answer, tls=context)
+    with plain, other, tls, name_server(["127.0.0.1"]) as names:
+        yield plain.port, ("--dns-server", names, "--cacert", str(certificates.ca))
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_cookies_go_where_they_are_for(lane: str, tmp_path: Path) -> None:
+    with site(tmp_path) as (port, options):
+        urls = [f"{where}:{port}/set/{case}" for case, (where, _, _, _) in CASES.items()]
+        result = download("-", tmp_path / "d", *QUICK, *options, "--lane", lane, stdin="\n".join(urls))
+        assert result.codes == {}
+        assert {case: body == b"sent" for case, body in result.files.items()} == {
+            case: sent for case, (_, _, _, sent) in CASES.items()
+        }
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_cookies_of_the_user_and_of_the_server_are_one_line(lane: str, tmp_path: Path) -> None:
+    def answer(request: Request) -> list[Step]:
+        if "seen=1" in (request.header("Cookie") or ""):
+            return ok(b"in")
+        if request.host == "127.0.0.2":
+            return status(302, f"Location: {request.target}", "Set-Cookie: seen=1; Path=/")
+        cookies = "Set-Cookie: seen=1; Path=/", "Set-Cookie: s=3; Path=/"
+        return status(302, f"Location: {request.target}", *cookies)
+
+    source = tmp_path / "list.jsonl"
+    with Server(default=answer) as server, Server(default=answer, host="127.0.0.2") as elsewhere:
+        server.routes["/leave"] = redirect(f"{elsewhere.url}/x")
+        rows = [{"url": f"{server.url}/leave"}, {"url": f"{server.url}/a"}]
+        rows.append({"url": f"{server.url}/b", "headers": {"cookie": "mine=5; s=6"}})
+        source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        given = ("-H", "Cookie: s=1; t=2", "-H", "Cookie: u=4;", "--header-column", "headers")
+        result = download(str(source), tmp_path / "d", *QUICK, *given, "--lane", lane)
+        assert (result.exit, set(result.files)) == (0, {"leave", "a", "b"}), result.stderr
+        sent = [request.header("Cookie") for request in server.seen("/a")]
+        assert set(sent) == {"s=1; t=2; u=4;", "t=2; u=4; seen=1; s=3"}
+        assert [request.header("Cookie") for request in server.seen("/b")] == ["mine=5; seen=1; s=3"]
+        assert {request.header("Cookie") for request in elsewhere.requests} == {None, "seen=1"}
+        assert not re.search("mine|seen=", result.stderr + json.dumps(result.report))
