@@ -32,4 +32,4 @@ INJECTION = {**CALL, "module": "urllib3.contrib.pyopenssl"}
 )
 def test_error_line_is_the_users(stack: list[Any], calls: list[Any], at: str) -> None:
     facts = {"cwd": "/proj", "path": [], "library": "/py/lib/python3.11", "executable": "/py/bin/python"}
-    assert _place({"stack": stack, "seen": {"injections": calls}, "facts": facts}) == at
+    assert _place({"stack": stack, "seen": {"injections": calls, "patches": []}, "facts": facts}) == at
