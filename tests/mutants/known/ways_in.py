@@ -23,8 +23,8 @@ KNOWN = (
         "an exec loses the agent",
         "what a tracing tool executes has to be started a second time",
         "keep",
-        "('execv', keeper.execv), ('execve', executes)",
-        "('execve', executes)",
+        "keeper.execv",
+        "lambda function: function",
         (f"{WAYS}test_python_that_executes_another_one[scrubs-and-executes-serial]",),
     ),
     Mutant(
