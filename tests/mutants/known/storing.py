@@ -393,7 +393,7 @@ KNOWN = (
     Mutant(
         "a second owner",
         "two runs write one journal and one destination",
-        "lock",
+        "_locked_by",
         "fcntl.LOCK_EX",
         "fcntl.LOCK_SH",
         (f"{PROCESSES}test_second_run_on_a_destination_is_refused",),
