@@ -34,7 +34,7 @@ def lock(home: Directory) -> int:
     except OSError as error:
         raise DestinationError(f"{path}: {error.strerror}") from error
     try:
-        owner = _lock(fd, lambda: os.pread(fd, 32, 0).decode("ascii", "replace").strip())
+        owner = _locked_by(fd, lambda: os.pread(fd, 32, 0).decode("ascii", "replace").strip())
     except OSError as error:
         os.close(fd)
         raise DestinationError(f"{path} cannot be locked: {error.strerror}") from error
@@ -56,7 +56,7 @@ def lock_destination(directory: int, path: str) -> None:
     that locks no directory (NFS) is left as it is: such runs are then not kept apart.
     """
     try:
-        owner = _lock(directory, lambda: _owner_of(os.fstat(directory)))
+        owner = _locked_by(directory, lambda: _owner_of(os.fstat(directory)))
     except OSError:
         return
     if owner:
@@ -74,8 +74,8 @@ def locked_destination(path: str) -> Iterator[None]:
         yield
 
 
-def _lock(fd: int, owner: Callable[[], str]) -> str:
-    """Lock ``fd`` and return ""; else the process that has locked it, as ``owner`` says, or "unknown"."""
+def _locked_by(fd: int, owner: Callable[[], str]) -> str:
+    """Lock ``fd`` and return ""; or return who has locked it, as ``owner`` says, or "unknown"."""
     give_up = time.monotonic() + _ORPHANS_END_WITHIN
     while True:
         try:

@@ -393,7 +393,7 @@ KNOWN = (
     Mutant(
         "a second owner",
         "two runs write one journal and one destination",
-        "lock",
+        "_locked_by",
         "fcntl.LOCK_EX",
         "fcntl.LOCK_SH",
         (f"{PROCESSES}test_second_run_on_a_destination_is_refused",),
@@ -421,8 +421,8 @@ KNOWN = (
         "damage is said once",
         "the second verify says that all files agree, and 0, while one is missing",
         "Journal.damaged_names",
-        "code = 'damaged'",
-        "code = ''",
+        "\"WHERE code = 'damaged' ORDER BY seq, idx\"",
+        "\"WHERE code = '' ORDER BY seq, idx\"",
         (f"{TAKEN}test_damaged_file_is_replaced_after_server_failures",),
     ),
 )
