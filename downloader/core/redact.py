@@ -118,7 +118,10 @@ _SCHEME_VALUE: Final = re.compile(r"\b(Bearer|Basic)((?:\s|[:=+]|%20)+)[^\s,;]+"
 def _unquoted(text: str) -> str:
     """Return ``text`` without its layers of percent-encoding, unless there are too many."""
     for _ in range(_LAYERS):
-        before, text = text, unquote(_MANY_LAYERS.sub("%", text)) if "%" in text else text
+        if "%" not in text:
+            break
+        before = text
+        text = unquote(_MANY_LAYERS.sub("%", text) if "%25" in text else text)
         if text == before:
             break
     return text
@@ -326,13 +329,13 @@ def redact_url(url: str) -> str:
     start = prefix.end() if prefix else 0
     if url[:1] == "/" and url[1:2] not in ("/", "\\"):  # the path and query alone
         return _target(url)
-    authority = _AUTHORITY_END.split(url[start:], 1)[0]
-    if "@" not in authority and not _HOST_PORT.fullmatch(authority.removesuffix(":")):
+    shown, rest, is_target = _authority(url[start:])
+    authority = "" if is_target else _AUTHORITY_END.split(url[start:], maxsplit=1)[0]
+    if authority and "@" not in authority and not _HOST_PORT.fullmatch(authority.removesuffix(":")):
         if "=" in authority and ":" not in authority and "@" not in url:
             return url[:start] + _rest(url[start:])
         if _is_plain(url, start):
             return redact(_rest(url))
-    shown, rest, is_target = _authority(url[start:])
     rest = _target(rest) if is_target and "://" in url[:start] else _rest(rest)
     return f"{url[:start]}{shown}{rest}"
 
