@@ -40,6 +40,7 @@ class Cookies:
 
     def __init__(self) -> None:
         self._kept: LRUCache[str, tuple[Cookie, ...]] = LRUCache(_ROOM, _size)
+        self._policy = _Policy()
         self.changes = 0
 
     def are_for(self, url: str) -> bool:
@@ -64,7 +65,7 @@ class Cookies:
 
     def _jar(self, domains: Iterable[str]) -> CookieJar:
         """Return a jar with the cookies of ``domains`` only: a server can delete all that is in its jar."""
-        jar = CookieJar(_Policy())
+        jar = CookieJar(self._policy)
         for domain in domains:
             for cookie in self._kept.get(domain, ()):
                 jar.set_cookie(cookie)
@@ -75,14 +76,15 @@ class Cookies:
         for cookie in jar:
             found.setdefault(cookie.domain, []).append(cookie)
         for domain in domains:
-            cookies = found.get(domain)
+            cookies = found.get(domain, [])
             if (domain in self._kept) != bool(cookies):
                 self.changes += 1
-            if cookies:
-                # A server that sets another one with each response must not fill the memory.
-                self._kept[domain] = tuple(cookies[-_PER_DOMAIN:])
-            else:
+            # A server that sets another one with each response must not fill the memory.
+            last = tuple(cookies[-_PER_DOMAIN:])
+            if not last:
                 self._kept.pop(domain, None)
+            elif last != self._kept.get(domain):
+                self._kept[domain] = last
 
 
 class _Policy(DefaultCookiePolicy):
