@@ -425,6 +425,19 @@ class Scheduler(Generic[J]):
             host.verdict = None
         return host.verdict
 
+    def acquit(self, host: Host) -> None:
+        """Let jobs for ``host``, which was condemned, be started again, one at a time at first."""
+        host.verdict = None
+        host.rounds = 0
+
+    def crowded(self, host: Host, until: float) -> None:
+        """Pause ``host`` until ``until``: it answers others, and takes no connection now.
+
+        That is no failed round of the host.
+        """
+        host.rounds = 1
+        self.pause(host, until, asked=False)
+
     @property
     def resting_hosts(self) -> list[Host]:
         """Return the hosts that are failing or paused and have jobs, or had."""

@@ -41,6 +41,7 @@ from downloader.messages import (
     Drain,
     Finish,
     Heartbeat,
+    HostCrowded,
     HostPause,
     Item,
     Lease,
@@ -61,7 +62,7 @@ from downloader.worker.active_batch import ActiveBatch
 from downloader.worker.batch_commits import BatchCommits
 from downloader.worker.connection_control import ConnectionControl, first_limit
 from downloader.worker.heartbeat import make_heartbeat
-from downloader.worker.host_failures import HostFailures
+from downloader.worker.host_failures import NOTE_EVERY, HostFailures
 from downloader.worker.narrowing import Narrowing
 from downloader.worker.reconciling import Exempt, reconcile, settled
 from downloader.worker.recorded_batch import batch_maker
@@ -87,7 +88,8 @@ class Worker:
         self.sink: Sink = open_sink(config, setup.rules)
         self.schedule: Scheduler[FetchTask] = Scheduler(limit.now, config.per_host, afford.awaited)
         self.session.census.use_slots(self.schedule)
-        self.hosts = HostFailures(config, self.schedule, link, self.session.try_elsewhere)
+        self.hosts = HostFailures(config, self.schedule, link, self.session, setup.reached)
+        self.session.census.opened = self.hosts.opened
         self.robots = gate = RobotsGate(
             config, self.session, self.schedule, self.hosts, self._give_up, self._dispatch_soon
         )
@@ -187,7 +189,7 @@ class Worker:
             task.sent = self.schedule.due
             if task.solo:
                 self.pipelined.flush()  # solo also means that nothing waits to be stored
-            verdict = task.host.verdict and self.schedule.verdict(task.host, now)
+            verdict = task.host.verdict and self.hosts.verdict(task.host, now)
             if verdict:
                 self._give_up(task, FetchError(*verdict), task.attempts)
                 self.schedule.release(task.host)
@@ -331,7 +333,10 @@ class Worker:
 
         ``again``: the last of them was a retry.
         """
-        if self.schedule.succeeded(host, monotonic(), count, again=again):
+        now = monotonic()
+        if now - host.noted > NOTE_EVERY:
+            self.hosts.reached(host, now)
+        if self.schedule.succeeded(host, now, count, again=again):
             self._dispatch_soon()
 
     def fatal(self, error: Exception) -> None:
@@ -359,8 +364,13 @@ class Worker:
         host = schedule.host(error.origin) if error.origin else task.host
         if failure_kind(error.code).blame is Blame.FILE and not error.asks_to_wait:
             self.host_succeeded(host)  # a host that says "there is no such file" is working
-        else:
-            self.hosts.failed(host, error, fresh, began)
+        elif self.hosts.failed(host, error, fresh, began) and not task.item.mirrors:
+            # It says nothing about the file that others have all connections of its host.
+            task.attempts -= 1
+            batch.retries += 1
+            schedule.requeue(task)
+            self._dispatch_soon()
+            return
         if self.retries.again(task, error, retry, now):
             batch.retries += 1
             if self.config.verbose > 1:
@@ -416,6 +426,17 @@ class Worker:
         while True:
             self.link.send(self.make_heartbeat())
             gevent.sleep(1)
+            self._note_receiving()
+
+    def _note_receiving(self) -> None:
+        """Note that the hosts are reached whose bodies arrive: a large one takes long to succeed."""
+        now, client = monotonic(), self.requests_client
+        for connection in self.pipelined.awaiting:
+            if connection.parser.progress and connection.slot is not None:
+                self.hosts.reached(connection.slot, now)
+        for greenlet, task in self.slow.fetching.items():
+            if client.received(greenlet):
+                self.hosts.reached(task.host, now)
 
     def make_heartbeat(self) -> Heartbeat:
         """Return what is known now."""
@@ -464,6 +485,8 @@ class Worker:
             elif isinstance(message, HostPause):
                 host = self.schedule.host(message.host)
                 self.schedule.pause(host, monotonic() + message.seconds)
+            elif isinstance(message, HostCrowded):
+                self.hosts.make_room(message)
             elif isinstance(message, OutOfOrder):
                 self.pipelined.distrust(message.host)
             elif isinstance(message, Rate):

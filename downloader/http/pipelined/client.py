@@ -280,8 +280,10 @@ class PipelinedClient:
         slot, connection.slot = connection.slot, None
         self._busy.discard(connection)
         idle = self._idle.get(connection.origin_state)
-        if idle is None:
-            connection.close()  # its origin was dropped, so the connection cannot be reused
+        crowded = slot is not None and not slot.queue and slot.crowded_until > monotonic()
+        if idle is None or crowded:
+            # Its origin was dropped, so it cannot be reused; or another worker waits for a connection.
+            connection.close()
         else:
             idle.append(connection)
             self._session.census.idle[connection] = None
