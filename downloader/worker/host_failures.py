@@ -8,6 +8,7 @@ worker reaches the host any more; then the rules for hosts that are down hold.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import random
 from time import monotonic
 
@@ -40,7 +41,8 @@ class HostFailures:
     """What becomes of the hosts of a worker that fail; other workers are told of pauses that hosts ask for.
 
     ``reached``: the hosts that any worker has reached. ``refused``: failures of hosts that had answered
-    before, which fewer requests at once would prevent.
+    before, which fewer requests at once would prevent. ``receives`` returns whether something has come from
+    a host since a time, or can: responses may be held for seconds until they count as successes.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class HostFailures:
         # A connection that others use brings something in this time, or ends.
         self._in_use = config.read_timeout + _SPAN
         self.refused = 0
+        self.receives: Callable[[Host, float], bool] = lambda host, since: False
 
     def reached(self, host: Host, now: float) -> None:
         """Note, for all workers, that ``host`` was reached."""
@@ -90,30 +93,23 @@ class HostFailures:
             return None
         return verdict
 
-    def failed(self, host: Host, error: FetchError, fresh: bool, began: float) -> bool:
+    def failed(self, host: Host, error: FetchError, fresh: bool, began: float) -> float | None:
         """Record that a request to ``host`` that began at ``began`` failed with ``error``.
 
-        ``fresh``: it was the first attempt at its file. Returns whether the file is to wait for the host,
-        which others reach, without an attempt being charged.
+        ``fresh``: it was the first attempt at its file. Returns None if an attempt is charged to the
+        file. Else it says nothing about the file, which is to wait for so many seconds, and for the host.
         """
         now, schedule = monotonic(), self._schedule
         if self.verdict(host, now):
-            return False  # what is known about it holds until then
+            return None  # what is known about it holds until then
         trouble = host.trouble = host.trouble or Trouble()
         blame, asked = failure_kind(error.code).blame, error.asks_to_wait
+        if error.unreachable and (host.answered > began or self.receives(host, began)):
+            # It has answered meanwhile, so it takes no more connections than it has.
+            self.refused += error.transient
+            return self._policy.delay(1, random())
         down = host.rounds > 0
-        known, elsewhere = host.answered > 0, False
-        if blame is Blame.HOST:
-            if not trouble.unreached:
-                trouble.unreached_since = began
-            reached_at = self._reached.at(host.key)
-            since = trouble.unreached_since if known else 0.0
-            elsewhere = reached_at > max(since, now - self._in_use)
-            known = known or reached_at > 0.0
-        elif blame is Blame.EITHER:
-            self.reached(host, now)
-        else:
-            host.silent = not known
+        known, elsewhere = self._look_around(host, trouble, blame, began, now)
         if asked:
             to_blame = not trouble.given_up
         else:
@@ -131,19 +127,19 @@ class HostFailures:
             asked or trouble.throttle.helps or (blame is Blame.HOST and error.transient)
         )
         if not to_blame or (elsewhere and not error.transient):
-            return False
+            return None
         before = host.rounds
         rounds = schedule.failed(host, began, now)
         begins = rounds > before
         if elsewhere:
             self._wait_for_room(host, trouble, now, begins=begins)
-            return True
+            return 0.0
         if blame is not Blame.HOST:
             trouble.reached_in = rounds
             if rounds > self._policy.retries:
                 trouble.given_up = True
                 schedule.give_up(host)
-                return False
+                return None
         else:
             trouble.given_up = False
             rounds -= trouble.reached_in
@@ -154,12 +150,29 @@ class HostFailures:
             # Another attempt may meet another machine behind the name; but a name is there or not.
             if dead or (last and (error.code == "dns" or not trouble.hardly_tried)):
                 schedule.condemn(host, error.code, error.detail, now)
-                return False
+                return None
         pause = self._pause(host, rounds, error if asked else None, now)
         if begins and not asked:
             # Before it ends, and when what is in flight has failed and its connections are idle.
             gevent.spawn_later(pause * _LATE, self._session.try_elsewhere, host.key)
-        return False
+        return None
+
+    def _look_around(
+        self, host: Host, trouble: Trouble, blame: Blame, began: float, now: float
+    ) -> tuple[bool, bool]:
+        """Return whether any worker has reached ``host`` before, and whether others reach it now."""
+        known = host.answered > 0
+        if blame is Blame.EITHER:
+            self.reached(host, now)
+        elif blame is Blame.NEITHER:
+            host.silent = not known
+        elif blame is Blame.HOST:
+            if not trouble.unreached:
+                trouble.unreached_since = began
+            reached_at = self._reached.at(host.key)
+            since = trouble.unreached_since if known else 0.0
+            return known or reached_at > 0.0, reached_at > max(since, now - self._in_use)
+        return known, False
 
     def _wait_for_room(self, host: Host, trouble: Trouble, now: float, *, begins: bool) -> None:
         """Pause ``host``, which takes no connection though others reach it; ``begins``: a round."""

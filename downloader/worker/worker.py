@@ -101,6 +101,7 @@ class Worker:
             *(config, self.session, hosts.gate, hosts.reserve_redirect, permit), recording=recording
         )
         self.pipelined = PipelinedClient(config, self.session, self, limit.now, recording=recording)
+        self.hosts.receives = self.pipelined.receives
         self.connections = ConnectionControl(
             limit, self.schedule, self.pipelined, self.hosts, self._count_finished, self.dispatch
         )
@@ -364,11 +365,13 @@ class Worker:
         host = schedule.host(error.origin) if error.origin else task.host
         if failure_kind(error.code).blame is Blame.FILE and not error.asks_to_wait:
             self.host_succeeded(host)  # a host that says "there is no such file" is working
-        elif self.hosts.failed(host, error, fresh, began) and not task.item.mirrors:
-            # It says nothing about the file that others have all connections of its host.
+        elif (wait := self.hosts.failed(host, error, fresh, began)) is not None and not task.item.mirrors:
             task.attempts -= 1
             batch.retries += 1
-            schedule.requeue(task)
+            if wait:
+                schedule.add_later(task, now + wait)
+            else:
+                schedule.requeue(task)
             self._dispatch_soon()
             return
         if self.retries.again(task, error, retry, now):
@@ -429,10 +432,10 @@ class Worker:
             self._note_receiving()
 
     def _note_receiving(self) -> None:
-        """Note that the hosts are reached whose bodies arrive: a large one takes long to succeed."""
+        """Note that the hosts are reached whose responses arrive: they may take long to succeed."""
         now, client = monotonic(), self.requests_client
         for connection in self.pipelined.awaiting:
-            if connection.parser.progress and connection.slot is not None:
+            if connection.slot is not None and connection.last_received > now - 2 * NOTE_EVERY:
                 self.hosts.reached(connection.slot, now)
         for greenlet, task in self.slow.fetching.items():
             if client.received(greenlet):

@@ -26,6 +26,7 @@ from gevent.pool import Group
 
 from downloader.config.config import Config
 from downloader.core import pipeline_depth as depths
+from downloader.core.host import Host
 from downloader.core.pipeline_window import room_in_window
 from downloader.core.throughput import Pace
 from downloader.core.units import show_time
@@ -203,6 +204,12 @@ class PipelinedClient:
     def awaiting(self) -> list[PipelinedConnection]:
         """Return the connections that wait for a response."""
         return [each for each in self._busy if each.parser.outstanding]
+
+    def receives(self, host: Host, since: float) -> bool:
+        """Return whether a connection to ``host`` has received something after ``since``, or is idle."""
+        if any(each.slot is host and each.last_received > since for each in self._busy):
+            return True
+        return any(idle and state.origin.key == host.key for state, idle in self._idle.items())
 
     @property
     def receiving(self) -> Receiving:

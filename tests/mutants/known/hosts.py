@@ -23,6 +23,17 @@ KNOWN = (
         (f"{NAMES}test_hosts_that_do_not_answer_hold_no_slot",),
     ),
     Mutant(
+        "host of another worker given up",
+        "a worker that gets no connection fails the files of a host whose connections another one has",
+        "ReachedHosts.at",
+        "self._began + (noted & 0xFFFFFFFF) / _TICKS",
+        "-math.inf",
+        (
+            "tests/faults/test_crowded_hosts.py::test_host_whose_connections_another_worker_has_is_not_down[auto]",
+            "tests/unit/test_core_reached_hosts.py::test_what_one_worker_notes_another_one_reads",
+        ),
+    ),
+    Mutant(
         "slots held by tarpits",
         "responses of a byte each 20 s hold all slots, and nothing else is stored for minutes",
         "Preemption._excess",
