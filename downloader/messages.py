@@ -26,6 +26,7 @@ __all__ = [
     "Finish",
     "FromChild",
     "Heartbeat",
+    "HostCrowded",
     "HostPause",
     "Item",
     "Lease",
@@ -351,6 +352,16 @@ class HostPause(Message, frozen=True):
     seconds: float
 
 
+class HostCrowded(Message, frozen=True):
+    """A notice that ``host`` takes no connection of this worker, and has connections of others.
+
+    They close those that are idle, now and in the next ``seconds``.
+    """
+
+    host: str
+    seconds: float
+
+
 class OutOfOrder(Message, frozen=True):
     """``host`` answers several requests on one connection out of order.
 
@@ -449,7 +460,7 @@ class Stop(Message, frozen=True):
     source_broke: bool = False
 
 
-ToChild = Recall | Continue | Credit | Finish | Lease | Rate | Drain | HostPause | OutOfOrder
+ToChild = Recall | Continue | Credit | Finish | Lease | Rate | Drain | HostPause | HostCrowded | OutOfOrder
 FromChild = (
     Ready
     | Heartbeat
@@ -461,6 +472,7 @@ FromChild = (
     | Narrowed
     | Returned
     | HostPause
+    | HostCrowded
     | OutOfOrder
     | Log
     | Stop

@@ -26,7 +26,9 @@ class Host:
     what its failures say, None if it had none. ``rounds``: failed rounds in a row. ``answered``: when it
     last answered a request, 0 if never. ``resting``: it is failing or paused, so its queue is not counted
     as work that could start. ``counted``: it has had a job. ``held``: jobs outside the queue, which wait
-    until it is known whether they may start (``Scheduler.hold``).
+    until it is known whether they may start (``Scheduler.hold``). ``noted``: when it was last noted that it
+    was reached (``core.reached_hosts``). ``silent``: a request has ended without any answer, as all before.
+    ``crowded_until``: until when another worker waits for a connection to it.
     """
 
     key: str
@@ -50,6 +52,9 @@ class Host:
     resting: bool = False
     counted: bool = False
     held: int = 0
+    noted: float = 0.0
+    silent: bool = False
+    crowded_until: float = 0.0
 
     def append(self, job: Schedulable) -> None:
         """Queue ``job``."""

@@ -49,16 +49,20 @@ class Trouble:
     """The failures of one host, and the successes since the first of them.
 
     ``streak``: first attempts that have failed since the last success; ``failures``, ``successes``: before
-    that. ``unreached``: failures to reach it since it was last reached. ``reached_in``: the failed round in
-    which it was last reached. ``given_up``: see the module. ``recovered_at``: when a retry last succeeded.
+    that. ``unreached``: failures to reach it since it was last reached, the first of them by a request sent
+    at ``unreached_since``. ``reached_in``: the failed round in which it was last reached. ``given_up``: see
+    the module. ``refused_at``: when it last refused something, or broke a connection.
+    ``recovered_at``: when a retry last succeeded.
     """
 
     successes: int = 0
     failures: int = 0
     streak: int = 0
     unreached: int = 0
+    unreached_since: float = 0.0
     reached_in: int = 0
     given_up: bool = False
+    refused_at: float = -math.inf
     recovered_at: float = -math.inf
     throttle: Throttle = field(default_factory=Throttle)
 
@@ -72,20 +76,30 @@ class Trouble:
         self.given_up = False
         self.throttle.record(now, good=count)
 
-    def blames_host(self, blame: Blame, *, fresh: bool, answered: bool, down: bool, now: float) -> bool:
+    def blames_host(
+        self,
+        blame: Blame,
+        *,
+        fresh: bool,
+        answered: bool,
+        down: bool,
+        now: float,
+        timed_out: bool = False,
+    ) -> bool:
         """Record a failure; return whether the host is to blame for it, not only the file.
 
         ``fresh``: it was the file's first attempt. ``answered``: the host has ever answered. ``down``: it
-        was to blame for the failure before this one, and nothing has succeeded since.
+        was to blame for the failure before this one, and nothing has succeeded since. ``timed_out``: no
+        connection in all of the time for it; that is about connections, not about the rate of requests.
         """
         if blame is Blame.HOST:
             self.unreached += 1
-            if answered:
+            if answered and not timed_out:
                 self.throttle.record(now, refused=1)
             return down or not answered or self.unreached >= _UNREACHED_IN_A_ROW
         if blame is not Blame.EITHER:
             return False
-        self.unreached = 0
+        self.unreached, self.refused_at = 0, now
         if self.given_up or down:
             return not self.given_up
         if fresh or now - self.recovered_at < _RECOVERS:

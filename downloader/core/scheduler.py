@@ -41,6 +41,7 @@ _LOOK = 8  # hosts that are compared when one is chosen
 # Requests in flight to a host that is given up: a share of its limit, and at least so many.
 _GIVEN_UP_SHARE, _GIVEN_UP_LEAST = 4, 8
 _RESERVE = 8  # one in so many slots is for jobs that are not demoted
+_QUIET = 1.0  # seconds without a refusal, after which silent requests do not bind a host
 _AGAIN = 1.0  # seconds until a demoted job is considered again whose host has all its requests in flight
 
 
@@ -386,9 +387,16 @@ class Scheduler(Generic[J]):
     def give_up(self, host: Host) -> None:
         """Start the jobs of ``host``, which is down, a quarter as many at a time as otherwise."""
         host.not_before = host.asked_until = 0.0
-        host.allowed = min(host.limit, max(host.limit // _GIVEN_UP_SHARE, _GIVEN_UP_LEAST))
+        host.allowed = self._few(host)
         self._rouse(host)
         self._list(host)
+
+    def refused(self, host: Host) -> None:
+        """Let as few jobs of ``host`` be in flight as ``give_up`` does: it refuses again."""
+        host.allowed = min(host.allowed, self._few(host))
+
+    def _few(self, host: Host) -> int:
+        return min(host.limit, max(host.limit // _GIVEN_UP_SHARE, _GIVEN_UP_LEAST))
 
     def pause(self, host: Host, until: float, *, asked: bool = True) -> bool:
         """Pause ``host`` until ``until``, then start with one request at a time.
@@ -424,6 +432,37 @@ class Scheduler(Generic[J]):
         if host.verdict is not None and now >= host.verdict_until:
             host.verdict = None
         return host.verdict
+
+    def loosen(self, host: Host, now: float) -> bool:
+        """Let twice as many jobs of ``host`` be in flight, if nothing was refused for a while.
+
+        Requests that hang would else hold the few that it may have after a refusal, each for as long as
+        --read-timeout. Call it once a second; returns whether more may start.
+        """
+        quiet_since = max(host.failed_at, host.not_before, host.asked_until)
+        if host.active < host.allowed or host.allowed >= host.limit or now < quiet_since + _QUIET:
+            return False
+        trouble = host.trouble
+        if host.verdict is not None:
+            return False
+        if trouble is not None and (trouble.unreached or now < trouble.refused_at + _QUIET):
+            return False
+        host.allowed = min(host.limit, host.allowed * 2)
+        self._list(host)
+        return True
+
+    def acquit(self, host: Host) -> None:
+        """Let jobs for ``host``, which was condemned, be started again, one at a time at first."""
+        host.verdict = None
+        host.rounds = 0
+
+    def crowded(self, host: Host, until: float) -> None:
+        """Pause ``host`` until ``until``: it answers others, and takes no connection now.
+
+        That is no failed round of the host.
+        """
+        host.rounds = 1
+        self.pause(host, until, asked=False)
 
     @property
     def resting_hosts(self) -> list[Host]:

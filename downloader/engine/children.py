@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from downloader.config.config import Config
+from downloader.core.reached_hosts import ReachedHosts
 from downloader.feeder.duplicates import follow_journal
 from downloader.process.spawn import ChildMain
 from downloader.storage.destination import Destination
@@ -23,8 +24,8 @@ def feeder_main(config: Config, destination: Destination) -> ChildMain:
     return main
 
 
-def worker_main(config: Config, destination: Destination, number: int) -> ChildMain:
-    """Return the main function of worker ``number``."""
+def worker_main(config: Config, destination: Destination, number: int, reached: ReachedHosts) -> ChildMain:
+    """Return the main function of worker ``number``; ``reached`` is in memory that workers share."""
 
     def main(link: object, ready: object) -> None:
         from downloader.worker import main as worker
@@ -33,6 +34,7 @@ def worker_main(config: Config, destination: Destination, number: int) -> ChildM
             number,
             destination.ledger(number),
             destination.rules,
+            reached,
             destination.reserved,
             destination.spool(number),
         )

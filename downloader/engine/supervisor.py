@@ -13,6 +13,7 @@ socketpair closes), a signal, a tick. It moves opaque bytes per batch, and does 
 from __future__ import annotations
 
 import math
+import mmap
 import selectors
 import signal
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from time import monotonic
 from downloader.config.config import Config
 from downloader.core.leases import DEATHS_TO_POISON, LeaseBook
 from downloader.core.pipeline_window import longest_drain
+from downloader.core.reached_hosts import ReachedHosts
 from downloader.core.respawn import MAX_BLAMELESS_DEATHS, MAX_FAILED_FEEDERS, RespawnLimits
 from downloader.core.state_machine import transition
 from downloader.engine.batch_queue import BatchQueue
@@ -40,6 +42,7 @@ from downloader.messages import (
     Finish,
     FromChild,
     Heartbeat,
+    HostCrowded,
     HostPause,
     Lease,
     Log,
@@ -87,6 +90,9 @@ class Supervisor:
         self._pool = ProcessPool(self._selector)
         self._book = LeaseBook()
         self._out_of_order: set[str] = set()  # hosts
+        # Anonymous and inherited by each worker, so also by one that replaces another.
+        shared = memoryview(mmap.mmap(-1, ReachedHosts.SIZE))
+        self._reached = ReachedHosts(shared, monotonic())
         shards = config.sink_kind.shard_items(config) > 0
         self._queue = BatchQueue(
             self._journal, failed_only=config.retry_failed, shards=shards, relisting=destination.relisting
@@ -134,7 +140,7 @@ class Supervisor:
     def _spawn_worker(self, tries: int = 0) -> None:
         number = self._number
         self._number += 1
-        self._spawn(number, worker_main(self._config, self._destination, number), tries)
+        self._spawn(number, worker_main(self._config, self._destination, number, self._reached), tries)
 
     def _spawn(self, number: int, main: ChildMain, tries: int, **how: bool) -> None:
         self._pool.spawn(number, main, keep=self._destination.inherited, tries=tries, **how)
@@ -249,6 +255,8 @@ class Supervisor:
             self._destination.begin_anew()
             self._journal.end(limited=message.limited)
             self._queue.end()
+        elif isinstance(message, HostCrowded):
+            self._pool.send_all(message, but=(number, FEEDER))
         elif isinstance(message, (HostPause, OutOfOrder)):
             self._pass_on(number, message)
         elif isinstance(message, Log):

@@ -93,7 +93,7 @@ class Census:
 
     At most ``connections`` are open, and to one host, until ``use_slots``. ``parked``: how many of them are
     being opened without a slot. ``waiting_for``: the host in whose slot a greenlet runs, for greenlets that
-    may open connections.
+    may open connections. ``opened`` is called with that host when a connection is open, with TLS.
     """
 
     def __init__(self, connections: int, resolver: Resolver) -> None:
@@ -106,6 +106,7 @@ class Census:
         self._of_host: dict[tuple[str, int], int] = {}
         self.parked = 0
         self.waiting_for: dict[Any, Host] = {}
+        self.opened: Callable[[Host], None] | None = None
         self._slots: Slots | None = None
         self._opening: dict[Any, _Opening] = {}
         self._usual = 0.0  # seconds that connections took to open, where no slot was given away
@@ -136,6 +137,12 @@ class Census:
             self._slots.unpark(opening.host)
         else:
             self._usual += (monotonic() - opening.since - self._usual) / 16
+
+    def end_connecting(self) -> None:
+        """Report that the current greenlet has opened a connection."""
+        host = self.waiting_for.get(getcurrent())
+        if host is not None and self.opened is not None:
+            self.opened(host)
 
     @property
     def openings(self) -> dict[Any, tuple[float, bool]]:
@@ -266,6 +273,7 @@ class _CountedConnection:
         if hasattr(self.sock, "suppress_ragged_eofs"):
             # Without close_notify, a truncated body cannot be told from a complete one.
             self.sock.suppress_ragged_eofs = False
+        self.census.end_connecting()
 
     def _tunnel(self) -> None:
         try:

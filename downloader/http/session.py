@@ -235,6 +235,11 @@ class HttpSession(requests.Session):
         if self.resolver.may_have_others(origin.host):
             self.census.close_idle((origin.host, origin.port))
 
+    def close_idle(self, key: str) -> None:
+        """Close the idle connections to origin ``key``."""
+        origin = self._origin(key)
+        self.census.close_idle((origin.host, origin.port))
+
     def template(self, origin: Origin) -> tuple[bytes, bytes]:
         """Return the bytes before and after the target in a GET that urllib3 sends to ``origin``."""
         if origin.proxy:

@@ -1,4 +1,10 @@
-"""Pause hosts that are down or ask for it, give up those that stay so; say when a redirect may be sent."""
+"""Pause hosts that are down or ask for it, give up those that stay so; say when a redirect may be sent.
+
+A host that this worker cannot reach may be one that others of the run use: it takes no more connections
+than it has processes, and they have them all. ``core.reached_hosts`` tells. Such a host is not down: its
+files wait here, no attempt at them is charged, and the others close what they do not use. That ends when no
+worker reaches the host any more; then the rules for hosts that are down hold.
+"""
 
 from __future__ import annotations
 
@@ -11,23 +17,32 @@ import gevent
 from downloader.config.config import Config
 from downloader.core.host import Host
 from downloader.core.host_trouble import Trouble
-from downloader.core.scheduler import Scheduler
+from downloader.core.reached_hosts import ReachedHosts
+from downloader.core.scheduler import VERDICT, Scheduler
 from downloader.errors import Blame, FetchError, failure_kind
+from downloader.http.session import HttpSession
 from downloader.http.task import FetchTask
-from downloader.messages import HostPause
+from downloader.messages import HostCrowded, HostPause
 from downloader.process.channel import ChildLink
 
-__all__ = ["HostFailures"]
+__all__ = ["NOTE_EVERY", "HostFailures"]
+
+NOTE_EVERY = 1.0
+"""Seconds between two notes that a host is reached."""
 
 _PROBES = 5
 _LATE = 0.9  # of a pause
+_CROWDED = 2.0  # seconds between two attempts to get a connection that others have
+_ROOM = 30.0  # seconds for which others close what they do not use
+_SPAN = 2 * NOTE_EVERY  # seconds by which a note may be late
 
 
 class HostFailures:
     """What becomes of the hosts of a worker that fail; other workers are told of pauses that hosts ask for.
 
-    ``try_elsewhere`` is called with the key of a host that is down, before it is probed again. ``refused``:
-    failures of hosts that had answered before, which fewer requests at once would prevent.
+    ``reached``: the hosts that any worker has reached. ``refused``: failures of hosts that had answered
+    before, which fewer requests at once would prevent. ``receives`` returns whether something has come from
+    a host since a time, or can: responses may be held for seconds until they count as successes.
     """
 
     def __init__(
@@ -35,26 +50,66 @@ class HostFailures:
         config: Config,
         schedule: Scheduler[FetchTask],
         link: ChildLink,
-        try_elsewhere: Callable[[str], None],
+        session: HttpSession,
+        reached: ReachedHosts,
     ) -> None:
         self._schedule = schedule
         self._policy = config.retry_policy
         self._connect_timeout = config.connect_timeout
         self._link = link
-        self._try_elsewhere = try_elsewhere
+        self._session = session
+        self._reached = reached
+        # A connection that others use brings something in this time, or ends.
+        self._in_use = config.read_timeout + _SPAN
         self.refused = 0
+        self.receives: Callable[[Host, float], bool] = lambda host, since: False
 
-    def failed(self, host: Host, error: FetchError, fresh: bool, began: float) -> None:
+    def reached(self, host: Host, now: float) -> None:
+        """Note, for all workers, that ``host`` was reached."""
+        if now - host.noted > NOTE_EVERY:
+            host.noted = now
+            self._reached.note(host.key, now)
+
+    def opened(self, host: Host) -> None:
+        """Note that a connection to ``host`` is open.
+
+        Of a host that has never answered the first ones count only, until a request has ended in silence:
+        the kernel accepts connections for a process that hangs.
+        """
+        if host.answered or not host.silent:
+            self.reached(host, monotonic())
+
+    def make_room(self, wanted: HostCrowded) -> None:
+        """Close the connections to a host that are not used, since another worker waits for one."""
+        host = self._schedule.host(wanted.host)
+        host.crowded_until = monotonic() + wanted.seconds
+        self._session.close_idle(wanted.host)
+
+    def verdict(self, host: Host, now: float) -> tuple[str, str] | None:
+        """Return the failure that a job for ``host`` must end with at once, None if there is none."""
+        verdict = self._schedule.verdict(host, now)
+        if verdict is not None and self._reached.at(host.key) > host.verdict_until - VERDICT:
+            self._schedule.acquit(host)
+            return None
+        return verdict
+
+    def failed(self, host: Host, error: FetchError, fresh: bool, began: float) -> float | None:
         """Record that a request to ``host`` that began at ``began`` failed with ``error``.
 
-        ``fresh``: it was the first attempt at its file.
+        ``fresh``: it was the first attempt at its file. Returns None if an attempt is charged to the
+        file. Else it says nothing about the file, which is to wait for so many seconds, and for the host.
         """
         now, schedule = monotonic(), self._schedule
-        if schedule.verdict(host, now):
-            return  # what is known about it holds until then
+        if self.verdict(host, now):
+            return None  # what is known about it holds until then
         trouble = host.trouble = host.trouble or Trouble()
         blame, asked = failure_kind(error.code).blame, error.asks_to_wait
+        if error.unreachable and (host.answered > began or self.receives(host, began)):
+            # It has answered meanwhile, so it takes no more connections than it has.
+            self.refused += error.transient
+            return self._policy.delay(1, random())
         down = host.rounds > 0
+        known, elsewhere = self._look_around(host, trouble, blame, began, now)
         if asked:
             to_blame = not trouble.given_up
         else:
@@ -62,7 +117,8 @@ class HostFailures:
             to_blame = trouble.blames_host(
                 blame,
                 fresh=fresh or error.code == "http-429",
-                answered=host.answered > 0,
+                answered=known,
+                timed_out=error.unreachable,
                 down=down,
                 now=now,
             )
@@ -70,32 +126,64 @@ class HostFailures:
         self.refused += host.answered > 0 and (
             asked or trouble.throttle.helps or (blame is Blame.HOST and error.transient)
         )
-        if not to_blame:
-            return
+        if trouble.given_up and blame is Blame.EITHER:
+            schedule.refused(host)
+        if not to_blame or (elsewhere and not error.transient):
+            return None
         before = host.rounds
         rounds = schedule.failed(host, began, now)
         begins = rounds > before
+        if elsewhere:
+            self._wait_for_room(host, trouble, now, begins=begins)
+            return 0.0
         if blame is not Blame.HOST:
             trouble.reached_in = rounds
             if rounds > self._policy.retries:
                 trouble.given_up = True
                 schedule.give_up(host)
-                return
+                return None
         else:
             trouble.given_up = False
             rounds -= trouble.reached_in
             # A host that has never answered, and sent no packet in all of --connect-timeout, is dead.
             # Another attempt would take as long, and the end of the run would wait for it.
-            dead = not host.answered and error.unreachable
-            last = not error.transient or rounds > self._policy.retries + (host.answered > 0)
+            dead = not known and error.unreachable
+            last = not error.transient or rounds > self._policy.retries + known
             # Another attempt may meet another machine behind the name; but a name is there or not.
             if dead or (last and (error.code == "dns" or not trouble.hardly_tried)):
                 schedule.condemn(host, error.code, error.detail, now)
-                return
+                return None
         pause = self._pause(host, rounds, error if asked else None, now)
         if begins and not asked:
             # Before it ends, and when what is in flight has failed and its connections are idle.
-            gevent.spawn_later(pause * _LATE, self._try_elsewhere, host.key)
+            gevent.spawn_later(pause * _LATE, self._session.try_elsewhere, host.key)
+        return None
+
+    def _look_around(
+        self, host: Host, trouble: Trouble, blame: Blame, began: float, now: float
+    ) -> tuple[bool, bool]:
+        """Return whether any worker has reached ``host`` before, and whether others reach it now."""
+        known = host.answered > 0
+        if blame is Blame.EITHER:
+            self.reached(host, now)
+        elif blame is Blame.NEITHER:
+            host.silent = not known
+        elif blame is Blame.HOST:
+            if not trouble.unreached:
+                trouble.unreached_since = began
+            reached_at = self._reached.at(host.key)
+            since = trouble.unreached_since if known else 0.0
+            return known or reached_at > 0.0, reached_at > max(since, now - self._in_use)
+        return known, False
+
+    def _wait_for_room(self, host: Host, trouble: Trouble, now: float, *, begins: bool) -> None:
+        """Pause ``host``, which takes no connection though others reach it; ``begins``: a round."""
+        pause = _CROWDED * (0.75 + random() / 4)
+        trouble.reached_in = 0
+        self._schedule.crowded(host, now + pause)
+        if begins:
+            wanted = HostCrowded(host.key, _ROOM)
+            gevent.spawn_later(pause * _LATE, self._link.send, wanted)
 
     def _pause(self, host: Host, rounds: int, request: FetchError | None, now: float) -> float:
         """Pause ``host`` after ``rounds`` failed rounds; return for how long.
@@ -121,7 +209,7 @@ class HostFailures:
         Raises FetchError when the host is condemned.
         """
         now = monotonic()
-        if verdict := self._schedule.verdict(self._schedule.host(key), now):
+        if verdict := self.verdict(self._schedule.host(key), now):
             raise FetchError(*verdict)
         return self._schedule.rests_until(key, now)
 

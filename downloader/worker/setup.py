@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from downloader.core.ownership import Rules
+from downloader.core.reached_hosts import ReachedHosts
 from downloader.files.directory import Entry
 
 __all__ = ["Setup"]
@@ -13,11 +14,13 @@ __all__ = ["Setup"]
 class Setup(msgspec.Struct, frozen=True):
     """What a worker needs besides the Config.
 
-    ``reserved``: see ``active_batch.Exempt``. ``records``: the path of its spool, None if it needs none.
+    ``reached``: the hosts that any worker has reached. ``reserved``: see ``active_batch.Exempt``.
+    ``records``: the path of its spool, None if it needs none.
     """
 
     number: int
     ledger: Entry
     rules: Rules
+    reached: ReachedHosts
     reserved: dict[str, str] = {}
     records: Entry | None = None

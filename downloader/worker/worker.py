@@ -42,6 +42,7 @@ from downloader.messages import (
     Drain,
     Finish,
     Heartbeat,
+    HostCrowded,
     HostPause,
     Item,
     Lease,
@@ -62,7 +63,7 @@ from downloader.worker.active_batch import ActiveBatch
 from downloader.worker.batch_commits import BatchCommits
 from downloader.worker.connection_control import ConnectionControl, first_limit
 from downloader.worker.heartbeat import make_heartbeat
-from downloader.worker.host_failures import HostFailures
+from downloader.worker.host_failures import NOTE_EVERY, HostFailures
 from downloader.worker.narrowing import Narrowing
 from downloader.worker.reconciling import Exempt, lost, reconcile, settled, standing
 from downloader.worker.recorded_batch import batch_maker
@@ -88,7 +89,8 @@ class Worker:
         self.sink: Sink = open_sink(config, setup.rules)
         self.schedule: Scheduler[FetchTask] = Scheduler(limit.now, config.per_host, afford.awaited)
         self.session.census.use_slots(self.schedule)
-        self.hosts = HostFailures(config, self.schedule, link, self.session.try_elsewhere)
+        self.hosts = HostFailures(config, self.schedule, link, self.session, setup.reached)
+        self.session.census.opened = self.hosts.opened
         self.robots = gate = RobotsGate(
             config, self.session, self.schedule, self.hosts, self._give_up, self._dispatch_soon
         )
@@ -100,6 +102,7 @@ class Worker:
             *(config, self.session, hosts.gate, hosts.reserve_redirect, permit), recording=recording
         )
         self.pipelined = PipelinedClient(config, self.session, self, limit.now, recording=recording)
+        self.hosts.receives = self.pipelined.receives
         self.connections = ConnectionControl(
             limit, self.schedule, self.pipelined, self.hosts, self._count_finished, self.dispatch
         )
@@ -216,7 +219,7 @@ class Worker:
             task.sent = self.schedule.due
             if task.solo:
                 self.pipelined.flush()  # solo also means that nothing waits to be stored
-            verdict = task.host.verdict and self.schedule.verdict(task.host, now)
+            verdict = task.host.verdict and self.hosts.verdict(task.host, now)
             if verdict:
                 self._give_up(task, FetchError(*verdict), task.attempts)
                 self.schedule.release(task.host)
@@ -360,7 +363,10 @@ class Worker:
 
         ``again``: the last of them was a retry.
         """
-        if self.schedule.succeeded(host, monotonic(), count, again=again):
+        now = monotonic()
+        if now - host.noted > NOTE_EVERY:
+            self.hosts.reached(host, now)
+        if self.schedule.succeeded(host, now, count, again=again):
             self._dispatch_soon()
 
     def fatal(self, error: Exception) -> None:
@@ -388,8 +394,15 @@ class Worker:
         host = schedule.host(error.origin) if error.origin else task.host
         if failure_kind(error.code).blame is Blame.FILE and not error.asks_to_wait:
             self.host_succeeded(host)  # a host that says "there is no such file" is working
-        else:
-            self.hosts.failed(host, error, fresh, began)
+        elif (wait := self.hosts.failed(host, error, fresh, began)) is not None and not task.item.mirrors:
+            task.attempts -= 1
+            batch.retries += 1
+            if wait:
+                schedule.add_later(task, now + wait)
+            else:
+                schedule.requeue(task)
+            self._dispatch_soon()
+            return
         if self.retries.again(task, error, retry, now):
             batch.retries += 1
             if self.config.verbose > 1:
@@ -472,6 +485,22 @@ class Worker:
         while True:
             self.link.send(self.make_heartbeat())
             gevent.sleep(1)
+            self._look_at_requests()
+
+    def _look_at_requests(self) -> None:
+        """Note that the hosts are reached whose responses arrive, and loosen those that are silent."""
+        now, client = monotonic(), self.requests_client
+        for connection in self.pipelined.awaiting:
+            if connection.slot is not None and connection.last_received > now - 2 * NOTE_EVERY:
+                self.hosts.reached(connection.slot, now)
+        for greenlet, task in self.slow.fetching.items():
+            if client.received(greenlet):
+                self.hosts.reached(task.host, now)
+        awaited = [each.slot for each in self.pipelined.awaiting if each.slot is not None]
+        awaited += [task.host for task in self.slow.fetching.values()]
+        hosts = {id(host): host for host in awaited if host.allowed < host.limit}
+        if [host for host in hosts.values() if self.schedule.loosen(host, now)]:
+            self.dispatch()
 
     def make_heartbeat(self) -> Heartbeat:
         """Return what is known now."""
@@ -520,6 +549,8 @@ class Worker:
             elif isinstance(message, HostPause):
                 host = self.schedule.host(message.host)
                 self.schedule.pause(host, monotonic() + message.seconds)
+            elif isinstance(message, HostCrowded):
+                self.hosts.make_room(message)
             elif isinstance(message, OutOfOrder):
                 self.pipelined.distrust(message.host)
             elif isinstance(message, Rate):

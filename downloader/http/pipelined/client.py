@@ -26,6 +26,7 @@ from gevent.pool import Group
 
 from downloader.config.config import Config
 from downloader.core import pipeline_depth as depths
+from downloader.core.host import Host
 from downloader.core.pipeline_window import room_in_window
 from downloader.core.throughput import Pace
 from downloader.core.units import show_time
@@ -204,6 +205,12 @@ class PipelinedClient:
         """Return the connections that wait for a response."""
         return [each for each in self._busy if each.parser.outstanding]
 
+    def receives(self, host: Host, since: float) -> bool:
+        """Return whether a connection to ``host`` has received something after ``since``, or is idle."""
+        if any(each.slot is host and each.last_received > since for each in self._busy):
+            return True
+        return any(idle and state.origin.key == host.key for state, idle in self._idle.items())
+
     @property
     def receiving(self) -> Receiving:
         """Return what has arrived of the bodies of unfinished files."""
@@ -280,8 +287,10 @@ class PipelinedClient:
         slot, connection.slot = connection.slot, None
         self._busy.discard(connection)
         idle = self._idle.get(connection.origin_state)
-        if idle is None:
-            connection.close()  # its origin was dropped, so the connection cannot be reused
+        crowded = slot is not None and not slot.queue and slot.crowded_until > monotonic()
+        if idle is None or crowded:
+            # Its origin was dropped, so it cannot be reused; or another worker waits for a connection.
+            connection.close()
         else:
             idle.append(connection)
             self._session.census.idle[connection] = None

@@ -1,0 +1,93 @@
+"""Hosts that take fewer connections than the workers of a run open: each process of theirs has one."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from time import sleep
+
+import pytest
+from servers import Result, download
+
+IMPATIENT = ("--workers", "2", "--connect-timeout", "1s", "--read-timeout", "3s", "--backoff", "50ms")
+
+
+class Pool:
+    """A server of ``processes``, each of which serves one connection until the client closes it.
+
+    A further one waits for a process, and more are not answered at all. A response has ``pieces`` of one
+    byte, and takes ``seconds`` in all.
+    """
+
+    def __init__(self, processes: int, seconds: float, pieces: int) -> None:
+        self._seconds, self._pieces = seconds, pieces
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=0)
+        self.port = self._listener.getsockname()[1]
+        for _ in range(processes):
+            threading.Thread(target=self._process, daemon=True).start()
+
+    def _process(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._listener.accept()
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                with connection, contextlib.suppress(OSError):
+                    self._serve(connection)
+
+    def _serve(self, connection: socket.socket) -> None:
+        received = b""
+        while True:
+            while b"\r\n\r\n" not in received:
+                if not (data := connection.recv(65536)):
+                    return
+                received += data
+            received = received.partition(b"\r\n\r\n")[2]
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % self._pieces)
+            for _ in range(self._pieces):
+                sleep(self._seconds / self._pieces)
+                connection.sendall(b"x")
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+
+@contextlib.contextmanager
+def pool(processes: int, seconds: float, pieces: int = 1) -> Iterator[Pool]:
+    server = Pool(processes, seconds, pieces)
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+def fetch(server: Pool, files: int, dest: Path, *options: str) -> Result:
+    listed = "\n".join(f"http://127.0.0.1:{server.port}/f{n}" for n in range(files))
+    return download("-", dest, *IMPATIENT, *options, stdin=listed)
+
+
+@pytest.mark.parametrize("lane", ["auto", pytest.param("requests", marks=pytest.mark.slow)])
+def test_host_whose_connections_another_worker_has_is_not_down(lane: str, tmp_path: Path) -> None:
+    """One worker has the only connection, for longer than another one tries to get one."""
+    with pool(processes=1, seconds=0.01) as server:
+        result = fetch(server, 200, tmp_path / "d", "--lane", lane)
+    assert (result.exit, result.failures, len(result.files)) == (0, {}, 200)
+
+
+@pytest.mark.slow
+def test_host_that_takes_long_for_its_first_answer_is_not_down(tmp_path: Path) -> None:
+    """The connections that are open show that it can be reached, before anything is answered."""
+    with pool(processes=2, seconds=1.5) as server:
+        result = fetch(server, 8, tmp_path / "d")
+    assert (result.exit, result.failures, len(result.files)) == (0, {}, 8)
+
+
+@pytest.mark.slow
+def test_host_whose_connections_receive_large_files_is_not_down(tmp_path: Path) -> None:
+    with pool(processes=1, seconds=4, pieces=40) as server:
+        result = fetch(server, 2, tmp_path / "d", "--read-timeout", "1s")
+    assert (result.exit, result.failures, len(result.files)) == (0, {}, 2)
