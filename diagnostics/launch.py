@@ -492,7 +492,7 @@ def _place(report: Mapping[str, Any]) -> str:
         # eventlet replaces the locks of imports in progress.
         at = where(patched[-1]["caller"], report["facts"])
         return f" (eventlet.monkey_patch() at {at})"
-    patches = [each["caller"] for each in report["seen"]["patches"] if each["caller"]]
+    patches = [each["caller"] for each in report["seen"].get("patches", ()) if each["caller"]]
     if patches and not own:
         # So do the threads that were started before gevent patched.
         return f" (after the patching at {where(patches[-1], report['facts'])})"
