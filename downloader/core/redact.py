@@ -165,10 +165,11 @@ def _is_strong(name: str, naming: int) -> bool:
     return plain not in _WEAK and is_secret_param(plain, naming)
 
 
-def _piece(piece: str, parameter: bool, naming: int, strict: bool) -> tuple[str, bool]:
+def _piece(piece: str, parameter: bool, query: bool, naming: int, strict: bool) -> tuple[str, bool]:
     """Return a piece between separators, redacted, and whether a secret was cut at its end.
 
-    ``strict``: it is of a URL whose host is certain, and of its path if it is no ``parameter``.
+    ``parameter``: it has a name and a value, in a path or a ``query``. ``strict``: it is of a URL whose
+    host is certain.
     """
     parts = piece.split("=")
     secret = is_secret_param if parameter else _is_strong
@@ -176,8 +177,8 @@ def _piece(piece: str, parameter: bool, naming: int, strict: bool) -> tuple[str,
         name = re.split(r"[/,\s\"'({]", part.rstrip("\"' "))[-1]
         if secret(name, naming):
             return "=".join(parts[: index + 1]) + "=" + _CUT, True
-    if "%" in piece and _hides(piece, parameter, naming, strict):
-        if strict and not parameter:
+    if "%" in piece and _hides(piece, parameter, query, naming, strict):
+        if strict and not query:
             segments = [_segment(segment, naming) for segment in piece.split("/")]
             less = _unquoted("/".join(segments))
             if _logins(less, alone=False) == less:
@@ -186,7 +187,7 @@ def _piece(piece: str, parameter: bool, naming: int, strict: bool) -> tuple[str,
     return piece, False
 
 
-def _hides(piece: str, parameter: bool, naming: int, strict: bool) -> bool:
+def _hides(piece: str, parameter: bool, query: bool, naming: int, strict: bool) -> bool:
     """Return whether there is a secret in ``piece`` that percent-encoding hides.
 
     As in a URL within the URL: its own separators are encoded.
@@ -197,30 +198,31 @@ def _hides(piece: str, parameter: bool, naming: int, strict: bool) -> bool:
     if _unquoted(decoded) != decoded:
         return True  # nobody encodes so often, and no depth is enough for those who do
     if strict:
-        return _target(decoded, parameter, naming) != decoded
+        return _target(decoded, parameter, naming, query=query) != decoded
     return _rest(decoded, parameter, naming) != decoded
 
 
 def _segment(segment: str, naming: int) -> str:
     """Return a segment of the path of a URL without the secret that it hides, if it does."""
-    if "%" not in segment or not _hides(segment, False, naming, True):
+    if "%" not in segment or not _hides(segment, False, False, naming, True):
         return segment
     name = _EQUALS.split(segment, 1)[0]
-    return f"{name}%3D{_CUT}" if name != segment and not _hides(name, False, naming, True) else _CUT
+    return f"{name}%3D{_CUT}" if name != segment and not _hides(name, False, False, naming, True) else _CUT
 
 
-def _parameters(rest: str, parameter: bool, naming: int, strict: bool = False) -> str:
+def _parameters(rest: str, parameter: bool, query: bool, naming: int, strict: bool = False) -> str:
     """Return ``rest`` without the values of secret parameters.
 
     A value extends to the next ``&name=``: a raw ``;``, ``#``, ``?`` or a lone ``&`` may belong to it.
     """
     tokens = _SEPARATOR.split(rest)
-    first, cut = _piece(tokens[0], parameter, naming, strict)
+    first, cut = _piece(tokens[0], parameter, query, naming, strict)
     out = [first]
     for separator, piece in zip(tokens[1::2], tokens[2::2], strict=True):
+        query = query or separator in "?#"
         if cut and not (separator == "&" and "=" in piece):
             continue
-        kept, cut = _piece(piece, True, naming, strict)
+        kept, cut = _piece(piece, True, query, naming, strict)
         out += (separator, kept)
     return "".join(out)
 
@@ -250,28 +252,31 @@ def _rest(rest: str, parameter: bool = False, naming: int = NAMING) -> str:
         cut = end.start() if end else len(rest)
         rest = _userinfo(rest[:cut]) + rest[cut:]
     if "=" in rest or "%" in rest:
-        rest = _parameters(rest, parameter, naming)
+        rest = _parameters(rest, parameter, True, naming)
     return _userinfo(rest) if "@" in rest else rest
 
 
-def _target(target: str, parameter: bool = False, naming: int = NAMING) -> str:
+def _target(
+    target: str, parameter: bool = False, naming: int = NAMING, *, query: bool | None = None
+) -> str:
     """Return ``target`` redacted: path, query and fragment of a URL whose host is certain.
 
     The userinfo of a URL ends at the first slash behind it (RFC 3986 §3.2): so of the path, in which ``:``
     and ``@`` are characters like others, only URLs within it have a login. A query may also have one alone.
-    ``parameter``: it begins in the query.
+    ``parameter``: it begins with one, in the ``query`` unless that is said not to be so.
     """
+    begins_in_query = parameter if query is None else query
     if "=" in target or "%" in target:
-        target = _parameters(target, parameter, naming, strict=True)
+        target = _parameters(target, parameter, begins_in_query, naming, strict=True)
     if "@" not in target:
         return target
-    at = 0 if parameter else _query_start(target)
-    path, (query, *values) = target[:at], _VALUES.split(target[at:])
+    at = 0 if begins_in_query else _query_start(target)
+    path, (first, *values) = target[:at], _VALUES.split(target[at:])
     if _NESTED.search(path):  # a password that is not encoded may have a ? in it
-        less = _logins(path + query, alone=False)
+        less = _logins(path + first, alone=False)
         at = _query_start(less)
-        path, query = less[:at], less[at:]
-    return path + "".join(_logins(value, alone=True) for value in (query, *values))
+        path, first = less[:at], less[at:]
+    return path + "".join(_logins(value, alone=True) for value in (first, *values))
 
 
 def _query_start(target: str) -> int:
