@@ -59,13 +59,19 @@ def test_options_that_ignore_the_environment_are_dropped(words, left):
         ({"PYTHONPATH": "src"}, "/agent:src"),
         ({"PYTHONPATH": "own:/agent:src"}, "/agent:own:src"),
         ({"PYTHONPATH": ":src"}, "/agent::src"),
-        ({"PYTHONPATH": "/agent:src", VARIABLE: "/another"}, "/agent:src"),
+        ({"PYTHONPATH": "/agent:src", VARIABLE: "/run/spec.json"}, "/agent:src"),
     ],
 )
 def test_environment_has_what_leads_to_the_agent(environ, path):
     _, env = entered(["python", "app.py"], environ, WAY, True)
     assert env == {VARIABLE: "/run/spec.json", "PYTHONPATH": path, "MORE": "1"}
     assert refusal(["python", "app.py"], env, WAY) == ""
+
+
+def test_what_another_controller_starts_is_its():
+    """A check that is started within a watch."""
+    environ = {"PYTHONPATH": "/its/agent", VARIABLE: "/another"}
+    assert entered(["python", "-I", "x"], environ, WAY, True) == (["python", "-I", "x"], environ)
 
 
 def test_program_keeps_its_value_of_a_variable():

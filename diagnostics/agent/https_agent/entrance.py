@@ -88,9 +88,11 @@ def entered(argv, environ, entrance, python):
     """Return ``argv`` and ``environ`` such that what is started has the agent.
 
     ``python``: it is a Python, so its options count. What ``-I`` and ``-E`` keep from it, it does not get
-    in another way.
+    in another way. What has the instructions of another controller, as of a check within a watch, is its.
     """
     env = dict(environ)
+    if env.get(VARIABLE) not in (None, entrance.spec):
+        return list(argv), env
     ignoring = [number for number, letter in options(argv) if letter in "IE"] if python else []
     if ignoring:
         isolated = any(letter == "I" for _, letter in options(argv))

@@ -132,7 +132,7 @@ class PipelinedConnection:
             task.batch.states[task.index] = IN_FLIGHT
         outstanding.extend(tasks)
         depth, depths = origin_state.depth_of(self), self._client.depths
-        if not self._deep and (len(outstanding) > 1 or (depth > 1 and self._begin_repeat())):
+        if not self._deep and (len(outstanding) > 1 or (depth > 1 and self._begin_repeat(tasks[0]))):
             self._enter(Event.PIPELINE)
             window.began = now
         if depth not in depths:
@@ -141,12 +141,12 @@ class PipelinedConnection:
         depths[depth] += len(tasks)
         self._transport.send(origin_state.requests(tasks))
 
-    def _begin_repeat(self) -> bool:
-        """Return whether to hold the one response that is awaited, and to request it again.
+    def _begin_repeat(self, task: FetchTask) -> bool:
+        """Return whether to hold the one response that is awaited, and to request its file again.
 
         That is done on the first connections that are to have several requests in flight.
         """
-        if self.origin_state.wants_repeats():
+        if self.origin_state.wants_repeats() and not task.robots_txt:
             self._repeats = True
             self.origin_state.repeating += 1
         return self._repeats

@@ -12,6 +12,17 @@ RELAY = "tests/diagnostics/test_watch_relay.py::"
 
 KNOWN = (
     Mutant(
+        "a watch takes the processes of a check for its own",
+        "a check that is started by a watched program ends with a KeyError",
+        "entered",
+        "env.get(VARIABLE) not in (None, entrance.spec)",
+        "False",
+        (
+            f"{ENTRANCE}test_what_another_controller_starts_is_its",
+            "tests/faults/test_imports.py::test_diagnostics_with_python_m",
+        ),
+    ),
+    Mutant(
         "a scrubbed environment loses the agent",
         "a pool of Pythons with an environment of their own has to be started a second time",
         "keep",
