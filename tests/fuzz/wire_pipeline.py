@@ -27,7 +27,7 @@ from downloader.config.config import Config
 from downloader.core.host import Host
 from downloader.core.ownership import Rules
 from downloader.core.pipeline_depth import DEEPEST, STEP, Depth
-from downloader.core.pipeline_order import Order
+from downloader.core.pipeline_order import REPEATS, Order
 from downloader.errors import FetchError
 from downloader.files.directory import open_home
 from downloader.http.origin import Origin
@@ -302,7 +302,7 @@ def serving(script: Script) -> Iterator[str]:
 
 def in_order(state: OriginState) -> None:
     """Let it be known that the responses of ``state`` are in order."""
-    state.order = Order(shown=1 << 20)
+    state.order = Order(shown=1 << 20, repeated=REPEATS)
 
 
 def run(
