@@ -91,7 +91,8 @@ def test_report_of_a_run_that_was_ended_counts_what_is_stored(
         status = json.loads(run("status", dest, "--json").stdout)
         assert status["stored"] == report["stored"] + report["skipped"]
         assert report["stored"] > 100
-        assert report["skipped"] == earlier
+        # A file may have had its name, and not been recorded yet, when its worker was killed.
+        assert earlier <= report["skipped"] <= earlier + 2
         assert report["bytes"] == 100 * report["stored"]
         assert report["failed"] == status["failed"] == 0
         assert not report["complete"]

@@ -75,6 +75,6 @@ def test_serial_worker_is_refused(run_downloader, tmp_path: Path) -> None:
         done = run_downloader(*argv, env={"PYTHONPATH": str(tmp_path)})
         assert done.returncode == 3
         assert "--preflight probe: HTTPS is serialized in a worker" in done.stderr
-        assert f"blocking-call sitecustomize.py:{line}" in done.stderr
+        assert f"blocking-call {tmp_path}/sitecustomize.py:{line}" in done.stderr
         assert not (tmp_path / "d").exists()
         assert server.stats()["requests"] == 0
