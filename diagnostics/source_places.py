@@ -67,9 +67,14 @@ def short(path: str, facts: dict[str, Any]) -> str:
             return os.path.relpath(full, root)
     if is_own((full, 0, ""), facts):
         # A person opens it from there, also where one of the two paths goes through a link.
-        real, start = os.path.realpath(full), os.path.realpath(started)
+        real, start = map(_without_links, (full, started))
         return os.path.relpath(real, start) if _is_in(real, start) else full
     return next((os.path.relpath(full, root) for root in roots if _is_in(full, root)), full)
+
+
+def _without_links(path: str) -> str:
+    """Return ``path`` without links; as it is where there is no current directory that it is below."""
+    return os.path.realpath(path) if os.path.isabs(path) else path
 
 
 def _is_in(path: str, folder: str) -> bool:
