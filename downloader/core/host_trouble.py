@@ -51,8 +51,7 @@ class Trouble:
     ``streak``: first attempts that have failed since the last success; ``failures``, ``successes``: before
     that. ``unreached``: failures to reach it since it was last reached, the first of them by a request sent
     at ``unreached_since``. ``reached_in``: the failed round in which it was last reached. ``given_up``: see
-    the module. ``refused_at``: when it last refused something, or broke a connection.
-    ``recovered_at``: when a retry last succeeded.
+    the module. ``recovered_at``: when a retry last succeeded.
     """
 
     successes: int = 0
@@ -62,7 +61,6 @@ class Trouble:
     unreached_since: float = 0.0
     reached_in: int = 0
     given_up: bool = False
-    refused_at: float = -math.inf
     recovered_at: float = -math.inf
     throttle: Throttle = field(default_factory=Throttle)
 
@@ -99,7 +97,7 @@ class Trouble:
             return down or not answered or self.unreached >= _UNREACHED_IN_A_ROW
         if blame is not Blame.EITHER:
             return False
-        self.unreached, self.refused_at = 0, now
+        self.unreached = 0
         if self.given_up or down:
             return not self.given_up
         if fresh or now - self.recovered_at < _RECOVERS:

@@ -387,16 +387,9 @@ class Scheduler(Generic[J]):
     def give_up(self, host: Host) -> None:
         """Start the jobs of ``host``, which is down, a quarter as many at a time as otherwise."""
         host.not_before = host.asked_until = 0.0
-        host.allowed = self._few(host)
+        host.allowed = min(host.limit, max(host.limit // _GIVEN_UP_SHARE, _GIVEN_UP_LEAST))
         self._rouse(host)
         self._list(host)
-
-    def refused(self, host: Host) -> None:
-        """Let as few jobs of ``host`` be in flight as ``give_up`` does: it refuses again."""
-        host.allowed = min(host.allowed, self._few(host))
-
-    def _few(self, host: Host) -> int:
-        return min(host.limit, max(host.limit // _GIVEN_UP_SHARE, _GIVEN_UP_LEAST))
 
     def pause(self, host: Host, until: float, *, asked: bool = True) -> bool:
         """Pause ``host`` until ``until``, then start with one request at a time.
@@ -443,9 +436,7 @@ class Scheduler(Generic[J]):
         if host.active < host.allowed or host.allowed >= host.limit or now < quiet_since + _QUIET:
             return False
         trouble = host.trouble
-        if host.verdict is not None:
-            return False
-        if trouble is not None and (trouble.unreached or now < trouble.refused_at + _QUIET):
+        if host.verdict is not None or (trouble is not None and (trouble.given_up or trouble.unreached)):
             return False
         host.allowed = min(host.limit, host.allowed * 2)
         self._list(host)

@@ -126,8 +126,6 @@ class HostFailures:
         self.refused += host.answered > 0 and (
             asked or trouble.throttle.helps or (blame is Blame.HOST and error.transient)
         )
-        if trouble.given_up and blame is Blame.EITHER:
-            schedule.refused(host)
         if not to_blame or (elsewhere and not error.transient):
             return None
         before = host.rounds
