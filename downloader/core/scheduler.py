@@ -41,7 +41,6 @@ _LOOK = 8  # hosts that are compared when one is chosen
 # Requests in flight to a host that is given up: a share of its limit, and at least so many.
 _GIVEN_UP_SHARE, _GIVEN_UP_LEAST = 4, 8
 _RESERVE = 8  # one in so many slots is for jobs that are not demoted
-_QUIET = 1.0  # seconds without a refusal, after which silent requests do not bind a host
 _AGAIN = 1.0  # seconds until a demoted job is considered again whose host has all its requests in flight
 
 
@@ -425,22 +424,6 @@ class Scheduler(Generic[J]):
         if host.verdict is not None and now >= host.verdict_until:
             host.verdict = None
         return host.verdict
-
-    def loosen(self, host: Host, now: float) -> bool:
-        """Let twice as many jobs of ``host`` be in flight, if nothing was refused for a while.
-
-        Requests that hang would else hold the few that it may have after a refusal, each for as long as
-        --read-timeout. Call it once a second; returns whether more may start.
-        """
-        quiet_since = max(host.failed_at, host.not_before, host.asked_until)
-        if host.active < host.allowed or host.allowed >= host.limit or now < quiet_since + _QUIET:
-            return False
-        trouble = host.trouble
-        if host.verdict is not None or (trouble is not None and (trouble.given_up or trouble.unreached)):
-            return False
-        host.allowed = min(host.limit, host.allowed * 2)
-        self._list(host)
-        return True
 
     def acquit(self, host: Host) -> None:
         """Let jobs for ``host``, which was condemned, be started again, one at a time at first."""

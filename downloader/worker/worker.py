@@ -485,10 +485,10 @@ class Worker:
         while True:
             self.link.send(self.make_heartbeat())
             gevent.sleep(1)
-            self._look_at_requests()
+            self._note_receiving()
 
-    def _look_at_requests(self) -> None:
-        """Note that the hosts are reached whose responses arrive, and loosen those that are silent."""
+    def _note_receiving(self) -> None:
+        """Note that the hosts are reached whose responses arrive: they may take long to succeed."""
         now, client = monotonic(), self.requests_client
         for connection in self.pipelined.awaiting:
             if connection.slot is not None and connection.last_received > now - 2 * NOTE_EVERY:
@@ -496,11 +496,6 @@ class Worker:
         for greenlet, task in self.slow.fetching.items():
             if client.received(greenlet):
                 self.hosts.reached(task.host, now)
-        awaited = [each.slot for each in self.pipelined.awaiting if each.slot is not None]
-        awaited += [task.host for task in self.slow.fetching.values()]
-        hosts = {id(host): host for host in awaited if host.allowed < host.limit}
-        if [host for host in hosts.values() if self.schedule.loosen(host, now)]:
-            self.dispatch()
 
     def make_heartbeat(self) -> Heartbeat:
         """Return what is known now."""

@@ -12,7 +12,7 @@ from time import monotonic
 
 import pytest
 from harness import Job, serving
-from servers import HANG, RESET, Nth, Pause, Request, Server, Step, download, ok, redirect, status
+from servers import RESET, Nth, Pause, Request, Server, Step, download, ok, redirect, status
 
 CHECKS = 2 * 256  # requests that check the order of answers, at most
 PATIENT = ("--deadline", "30s", "--read-timeout", "20s", "--connect-timeout", "20s")
@@ -86,22 +86,6 @@ def test_bad_files_have_all_their_retries_beside_each_other(lane: str, tmp_path:
     assert 0 <= more <= CHECKS
     # The backoffs of one file are 3.1 s at most; of all, one after the other, they would be minutes.
     assert result.report["seconds"] < 25
-
-
-@pytest.mark.parametrize("lane", ["auto", pytest.param("requests", marks=pytest.mark.slow)])
-def test_silent_files_beside_many_that_are_refused(lane: str, tmp_path: Path) -> None:
-    """They do not wait for each other one by one once nothing is refused any more."""
-    answers = {f"/f{n}": status(503) for n in range(100, 140)}
-    answers |= {f"/f{n}": [HANG] for n in range(140, 180)}
-    with Server(answers, default=ok(BODY)) as server:
-        listed = "\n".join(f"{server.url}/f{n}" for n in range(180))
-        options = ("--workers", "1", "--retries", "0", "--read-timeout", "3s", "--lane", lane)
-        result = download("-", tmp_path / "d", *options, stdin=listed)
-        silent = sorted(r.at for r in server.requests if number(r.target) >= 140)
-    assert Counter(result.codes.values()) == {"http-503": 40, "read-timeout": 40}
-    assert len(result.files) == 100
-    # So many were in flight together, as each lasts for 3 s.
-    assert max(sum(0 <= other - at < 2.9 for other in silent) for at in silent) >= 12
 
 
 def test_connections_that_break_for_some_files(tmp_path: Path) -> None:

@@ -30,29 +30,6 @@ def test_jobs_start_in_order_up_to_the_limit() -> None:
     assert schedule.take(0.0) is None
 
 
-def test_silent_requests_do_not_bind_a_host_that_refuses_no_more() -> None:
-    schedule: Scheduler[Schedulable] = Scheduler(16, 16)
-    fill(schedule, "a", 40)
-    jobs = take_all(schedule)
-    host = jobs[0].host
-    schedule.failed(host, 0.0, 10.0)
-    schedule.pause(host, 11.0, asked=False)
-    for job in jobs:
-        schedule.release(job.host)
-    assert not schedule.loosen(host, 11.5)  # nothing is in flight
-    assert schedule.take(11.5) is not None
-    assert schedule.take(11.5) is None
-    in_flight = []
-    for second in range(6):
-        schedule.loosen(host, 12.5 + second)
-        while schedule.take(12.5 + second):
-            pass
-        in_flight.append(host.active)
-    assert in_flight == [2, 4, 8, 16, 16, 16]
-    schedule.failed(host, 17.6, 18.0)
-    assert not schedule.loosen(host, 18.5)  # it refuses again
-
-
 def test_add_all_equals_repeated_add() -> None:
     schedule: Scheduler[Schedulable] = Scheduler(3, 3)
     first = fill(schedule, "a", 2)

@@ -34,17 +34,6 @@ KNOWN = (
         ),
     ),
     Mutant(
-        "host bound by silent requests",
-        "after a few refusals, files of a host that hang are waited for one after the other",
-        "Scheduler.loosen",
-        "host.allowed * 2",
-        "host.allowed",
-        (
-            "tests/faults/test_failing_urls.py::test_silent_files_beside_many_that_are_refused[auto]",
-            "tests/unit/test_core_scheduler.py::test_silent_requests_do_not_bind_a_host_that_refuses_no_more",
-        ),
-    ),
-    Mutant(
         "slots held by tarpits",
         "responses of a byte each 20 s hold all slots, and nothing else is stored for minutes",
         "Preemption._excess",
@@ -102,7 +91,7 @@ KNOWN = (
         "dead host tried again",
         "the end of a run waits a minute for each host that does not answer",
         "HostFailures.failed",
-        "not known and error.unreachable",
+        "not host.answered and error.unreachable",
         "False",
         (f"{NAMES}test_each_dead_host_fails_with_its_code_and_every_living_one_is_stored",),
     ),
