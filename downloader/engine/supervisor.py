@@ -255,7 +255,9 @@ class Supervisor:
             self._destination.begin_anew()
             self._journal.end(limited=message.limited)
             self._queue.end()
-        elif isinstance(message, (HostPause, HostCrowded, OutOfOrder)):
+        elif isinstance(message, HostCrowded):
+            self._pool.send_all(message, but=(number, FEEDER))
+        elif isinstance(message, (HostPause, OutOfOrder)):
             self._pass_on(number, message)
         elif isinstance(message, Log):
             self._progress.log(message.level, message.text)
@@ -270,15 +272,12 @@ class Supervisor:
         ):
             self._progress.log("info", f"failed: {failed_text(failure)}")
 
-    def _pass_on(self, number: int, found: HostPause | HostCrowded | OutOfOrder) -> None:
+    def _pass_on(self, number: int, found: HostPause | OutOfOrder) -> None:
         """Tell the other workers what worker ``number`` has found; count files that are doubtful."""
         if isinstance(found, HostPause):
             self._pool.send_all(found, but=(number, FEEDER))
             if self._coordinator is not None:
                 self._coordinator.paused(found)
-            return
-        if isinstance(found, HostCrowded):
-            self._pool.send_all(found, but=(number, FEEDER))
             return
         if found.host not in self._out_of_order:
             self._out_of_order.add(found.host)

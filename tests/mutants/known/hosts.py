@@ -91,7 +91,7 @@ KNOWN = (
         "dead host tried again",
         "the end of a run waits a minute for each host that does not answer",
         "HostFailures.failed",
-        "not host.answered and error.unreachable",
+        "not known and error.unreachable",
         "False",
         (f"{NAMES}test_each_dead_host_fails_with_its_code_and_every_living_one_is_stored",),
     ),
