@@ -154,7 +154,7 @@ def test_order_that_is_kept_is_proven(tmp_path: Path) -> None:
     with serve(same_size, "kept", names=MORE) as server:
         result = fetch(server, tmp_path, "auto")
     assert result.files == {name: same_size(name) for name in MORE}
-    assert result.report["pipeline_depth"]["max"] == 64
+    assert result.report["pipeline_depth"]["max"] > 1
     assert len(MORE) < result.report["requests"] == server.asked <= len(MORE) * 1.2
 
 
