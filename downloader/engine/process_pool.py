@@ -17,7 +17,6 @@ from time import monotonic
 
 from downloader.config.machine import why_killed
 from downloader.core.silence import FOR_DISK, WAITS_FOR_DISK
-from downloader.errors import BootError
 from downloader.messages import Message, Receiving, Tally
 from downloader.process.channel import Link
 from downloader.process.spawn import ChildMain, fork
@@ -99,10 +98,7 @@ class ProcessPool:
         plain: bool = False,
     ) -> None:
         """Fork a child that runs ``main``; see ``spawn.fork``. Raises BootError."""
-        try:
-            child = fork(main, keep=keep, stdin=stdin, plain=plain)
-        except OSError as error:
-            raise BootError(f"cannot fork a process: {error.strerror}") from error
+        child = fork(main, keep=keep, stdin=stdin, plain=plain)
         self._all[number] = Process(number, child.pid, child.link, tries)
         self._selector.register(child.link, selectors.EVENT_READ, number)
 

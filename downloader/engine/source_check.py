@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from downloader.config.config import Config
 from downloader.engine.source_reader import reading
-from downloader.errors import BootError, ConfigError
+from downloader.errors import ConfigError
 from downloader.messages import Stop
 from downloader.process.spawn import fork
 from downloader.process.standard_input import take_beginning
@@ -30,10 +30,7 @@ def check_source(config: Config, *, begun: bool) -> None:
 
         check(config, begun=begun)
 
-    try:
-        child = fork(main, plain=True)
-    except OSError as error:
-        raise BootError(f"cannot fork a process: {error.strerror}") from error
+    child = fork(main, plain=True)
     with reading(child, Watch(child.pid, config.stall_timeout)) as messages:
         for message in messages:
             # Whatever else went wrong is told by the feeder, whose task it is.

@@ -99,7 +99,4 @@ def _start(config: Config, name_key: bytes) -> Child:
 
         feeder.run(config, name_key, link, ready)  # type: ignore[arg-type]
 
-    try:
-        return fork(main, stdin=config.reads_stdin)
-    except OSError as error:
-        raise BootError(f"cannot fork a process: {error.strerror}") from error
+    return fork(main, stdin=config.reads_stdin)

@@ -53,14 +53,17 @@ def fork(main: ChildMain, *, keep: tuple[int, ...] = (), stdin: bool = False, pl
 
     A ``plain`` one is not patched.
 
-    Call it only in a process with one thread and without gevent. Raises OSError when the system cannot
+    Call it only in a process with one thread and without gevent. Raises BootError when the system cannot
     create another process.
     """
-    parent_end, child_end = socket.socketpair()
     parent = os.getpid()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    pid = os.fork()
+    try:
+        parent_end, child_end = socket.socketpair()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+    except OSError as error:
+        raise BootError(f"cannot fork a process: {error.strerror}") from error
     if pid:
         child_end.close()
         return Child(pid, Link(parent_end))
