@@ -119,7 +119,6 @@ _TYPES = {
 _BY_TYPE = {each: extension for extension, types in _TYPES.items() for each in types.split()}
 # The first one in the value, whatever is around it: quotes, blanks, parameters, another one.
 _MEDIA_TYPE = re.compile(r"([a-z0-9.+-]+)[ \t]*\\?/[ \t]*\.?([a-z0-9][a-z0-9.+_-]*)").search
-_guess = mimetypes.MimeTypes().guess_extension  # Python's own table
 
 
 def index_width(shard_files: int) -> int:
@@ -191,15 +190,23 @@ def extension_of(name: str, content_type: str, url: str = "") -> str:
     Where the name comes from ``url``, its query has none, nor have the parameters of its path, nor has
     ``index.html`` where the path ends in a slash.
     """
-    if "?" in name:
-        name = split_query(name, url)[0]
-    if ";" in name:
-        path, _, parameters = name.partition(";")
-        name = path if f";{parameters}" in url else name
+    if "?" in name or ";" in name:
+        name = _without_parameters(split_query(name, url)[0], url)
     extension = _split(name)[1].lower()
     if extension == "html" and is_invented(name, url):
         extension = ""
     return extension or _of_type(content_type)
+
+
+def _without_parameters(name: str, url: str) -> str:
+    path, _, parameters = name.partition(";")
+    return path if f";{parameters}" in url else name
+
+
+@functools.cache
+def _python_types() -> mimetypes.MimeTypes:
+    """Return Python's own table. To make it reads that of the system, too, which takes milliseconds."""
+    return mimetypes.MimeTypes()
 
 
 @functools.lru_cache(maxsize=1024)
@@ -211,7 +218,7 @@ def _of_type(content_type: str) -> str:
         word = text.strip(" \t\"'.")
         candidates = [f"{kind}/{word}" for kind in ("image", "video", "audio", "application", "text")]
     for media_type in candidates:
-        known = _BY_TYPE.get(media_type) or (_guess(media_type) or "").lstrip(".")
+        known = _BY_TYPE.get(media_type) or (_python_types().guess_extension(media_type) or "").lstrip(".")
         if known.isalnum():
             return known
     return UNKNOWN

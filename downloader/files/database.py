@@ -18,10 +18,11 @@ from collections.abc import Iterator
 from typing import Final
 from urllib.parse import quote
 
+from downloader.core.file_errors import advice
 from downloader.errors import JournalError
-from downloader.files.directory import Entry, UnsafeFile, unsafe
+from downloader.files.directory import Entry, UnsafeFile, open_directory, unsafe
 
-__all__ = ["BESIDE", "attach", "connect", "remove", "translated"]
+__all__ = ["BESIDE", "attach", "connect", "failure", "remove", "translated"]
 
 BESIDE: Final = ("", "-wal", "-shm", "-journal")
 """The suffixes of the files of a database."""
@@ -75,18 +76,32 @@ def remove(database: Entry) -> None:
 
 
 @contextlib.contextmanager
-def translated(database: object) -> Iterator[None]:
+def translated(database: os.PathLike[str] | str) -> Iterator[None]:
     """Raise JournalError for what goes wrong in the block, which uses ``database``."""
     try:
         yield
     except sqlite3.Error as error:
-        raise JournalError(f"{database}: {error}; free space or mend the disk, or --restart") from error
+        raise JournalError(f"{database}: {failure(error, database)}, or --restart") from error
     except UnsafeFile:
         raise
     except OSError as error:
         raise JournalError(f"{database}: {error.strerror}") from error
     except (TypeError, ValueError) as error:
         raise JournalError(f"{database} is damaged ({error}); --restart begins anew") from error
+
+
+def failure(error: sqlite3.Error, database: os.PathLike[str] | str) -> str:
+    """Return what happened and what to do next. ``error``: raised by what uses ``database``.
+
+    SQLite says "disk I/O error" where a file system turns read-only while it is used; what another file in
+    the same directory is refused for says more.
+    """
+    try:
+        with open_directory(os.path.dirname(os.path.abspath(database))) as directory:
+            os.close(directory.unnamed())
+    except OSError as refused:
+        return f"{error} ({advice(refused)}); free space or mend the disk, then resume"
+    return f"{error}; free space or mend the disk, then resume"
 
 
 def _beside(database: Entry, suffix: str) -> Entry:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from downloader.errors import JournalError
-from downloader.files.database import connect
+from downloader.files.database import connect, failure
 from downloader.files.directory import Entry, UnsafeFile, open_directory
 from downloader.storage.schema import ADDED, FORMAT, OLDEST_FORMAT, SCHEMA, TYPES, row_sum
 
@@ -120,7 +120,7 @@ class Rows:
         try:
             yield
         except sqlite3.OperationalError as error:
-            raise JournalError(f"{self.path}: {error}; free space or mend the disk, then resume") from error
+            raise JournalError(f"{self.path}: {failure(error, self.path)}") from error
         except (sqlite3.DatabaseError, UnicodeError) as error:
             raise self.damaged(error) from error
         except UnsafeFile:

@@ -13,7 +13,7 @@ never blocks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from time import monotonic
 
 import gevent
@@ -74,6 +74,8 @@ from downloader.worker.setup import Setup
 from downloader.worker.slow_requests import SlowRequests
 
 __all__ = ["Worker"]
+
+_AT_ONCE = 64  # items to schedule before others may run, if it took long
 
 
 class Worker:
@@ -146,17 +148,19 @@ class Worker:
             attempts = DEATHS_TO_POISON if failure.code == "poison" else 0
             self._fail(batch, index, items[index], failure, attempts)
         partial = done or lease.suspects or lease.only
+        left: Sequence[int] = batch.wanted()
+        if done:
+            left = [index for index in left if index not in done]
         if self.exempt.standing:
             # What stands there may take long to read: other files are requested, and a stop is heard.
-            left = [index for index in batch.wanted() if index not in done]
             self.greenlets.spawn(self._keep, batch, items, left)
         elif not partial and isinstance(items, list) and (tasks := self.builder.tasks(batch, items)):
             self.admit_all(tasks)
         else:
-            self._schedule_each(batch, items, (index for index in batch.wanted() if index not in done))
+            self._schedule_each(batch, items, left)
         self.dispatch()
 
-    def _keep(self, batch: ActiveBatch, items: Items, indices: list[int]) -> None:
+    def _keep(self, batch: ActiveBatch, items: Items, indices: Sequence[int]) -> None:
         """Keep the files that were there before the job, see --existing, and schedule the other items."""
         try:
             self._schedule_each(batch, items, self._unkept(batch, items, indices))
@@ -164,7 +168,7 @@ class Worker:
             self.fatal(error)
         self.dispatch()
 
-    def _unkept(self, batch: ActiveBatch, items: Items, indices: list[int]) -> Iterator[int]:
+    def _unkept(self, batch: ActiveBatch, items: Items, indices: Sequence[int]) -> Iterator[int]:
         dispatched = True
 
         def dispatch() -> None:
@@ -188,8 +192,9 @@ class Worker:
         suspects = set(batch.lease.suspects)
         known: Origin | None = None
         pause = Pauses()  # a shard may have 100,000 items
-        for index in indices:
-            pause()
+        for count, index in enumerate(indices):
+            if not count % _AT_ONCE:
+                pause()
             try:
                 task = self.builder.task(batch, index, items[index], index in suspects)
             except FetchError as error:

@@ -118,17 +118,23 @@ class ObservingParser(ResponseParser):
 def _info(said: _Said, task: FetchTask, observed: Observed) -> ResponseInfo:
     status, etag, modified, kind, _ = said
     url = redact_url(task.origin.key + task.target.decode("ascii")) if observed.urls else ""
-    # Without a call for each, as this is done for each file.
-    values = (
-        etag.decode("latin-1").strip(" \t"),
-        modified.decode("latin-1").strip(" \t"),
-        kind.decode("latin-1").strip(" \t"),
+    info = ResponseInfo(
+        status,
+        url,
+        etag.strip().decode("latin-1"),
+        modified.strip().decode("latin-1"),
+        kind.strip().decode("latin-1"),
+        time(),
     )
-    if observed.credentials or task.request is not None or "=" in task.url or "@" in task.url:
+    of_task = task.url
+    if observed.credentials or task.request is not None or "=" in of_task or "@" in of_task:
         headers = task.request.headers if task.request is not None else ()
-        etags, dates, kinds = (observed.echoes.cut(value, task.url, headers) for value in values)
-        return ResponseInfo(status, url, etags, dates, kinds, time())
-    return ResponseInfo(status, url, *values, time())
+        etags, dates, kinds = (
+            observed.echoes.cut(value, of_task, headers)
+            for value in (info.etag, info.last_modified, info.content_type)
+        )
+        return ResponseInfo(status, url, etags, dates, kinds, info.fetched_at)
+    return info
 
 
 def _text(value: bytes) -> str:

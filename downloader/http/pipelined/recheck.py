@@ -6,8 +6,9 @@ from downloader.process import patching
 
 patching.require()
 
-from collections.abc import Sequence
-from random import sample
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from random import random
 
 from downloader.core.pipeline_order import (
     MANY,
@@ -44,7 +45,7 @@ class Recheck:
         "_alone",
         "_by_themselves",
         "_indices",
-        "_left",
+        "_places",
         "_rounds",
         "_seen",
         "_wanted",
@@ -61,14 +62,19 @@ class Recheck:
         self._rounds = _ROUNDS
         self._by_themselves = False
         # In random order, so that a server with an order of its own does not repeat what it did.
-        usable = [index for index, (_, body) in enumerate(held) if _answer(body) is not None]
-        self._left = sample(usable, min(len(usable), max(count, MANY)))
-        self._wanted = min(count, len(usable))
+        usable = (index for index in _shuffled(len(held)) if _answer(held[index][1]) is not None)
+        self._places = islice(usable, max(count, MANY))
+        self._wanted = count
         self._choose(1)
 
-    def _choose(self, count: int) -> None:
-        self._indices, self._left = self._left[:count], self._left[count:]
-        self.tasks = [self.held[index][0] for index in self._indices]
+    def _choose(self, count: int) -> bool:
+        """Choose up to ``count`` further files; return whether there are any."""
+        return self._ask_for(list(islice(self._places, count)))
+
+    def _ask_for(self, indices: list[int]) -> bool:
+        self._indices = indices
+        self.tasks = [self.held[index][0] for index in indices]
+        return bool(indices)
 
     def answered(self, responses: Sequence[tuple[FetchTask, Body]]) -> bool:
         """Take the responses to ``tasks``; return whether more are to be requested.
@@ -81,29 +87,25 @@ class Recheck:
             self._alone.setdefault(self._indices[0], []).append(answers[0])
             return self._ask_alone()
         self._seen.update(zip(self._indices, answers, strict=True))
-        if missing := self._wanted - len(self._seen):
-            self._choose(missing)
+        seen = self._seen
+        if len(seen) < self._wanted and self._choose(self._wanted - len(seen)):
             return True
-        known = {index: answer for index, answer in self._seen.items() if answer is not None}
+        known = {index: answer for index, answer in seen.items() if answer is not None}
         if known and all(_answer(self.held[index][1]) == answer for index, answer in known.items()):
             return False
-        if self._left and self._rounds:
+        if self._rounds and self._choose(MANY if known else len(seen)):
             self._rounds -= 1
-            self._wanted = len(self._seen) + min(MANY if known else self._wanted, len(self._left))
-            self._choose(self._wanted - len(self._seen))
             return True
         return self._ask_alone()
 
     def _ask_alone(self) -> bool:
         index = next_alone(self._held_answers(), self._seen, self._alone)
-        if index is None:
-            return False
-        self._by_themselves, self._left = True, [index]
-        self._choose(1)
-        return True
+        self._by_themselves = index is not None
+        return self._ask_for([] if index is None else [index])
 
     def _held_answers(self) -> list[Answer]:
-        return [_answer(body) for _, body in self.held]
+        # Most are bodies, and this is done for each window.
+        return [body if body.__class__ is bytes else _answer(body) for _, body in self.held]
 
     @property
     def in_step(self) -> bool:
@@ -135,6 +137,15 @@ class Recheck:
         if self.single:
             return self.verdict(order)
         return broken_off(order, self._held_answers(), self._seen)
+
+
+def _shuffled(count: int) -> Iterator[int]:
+    """Yield the numbers below ``count`` in random order; mostly one or two of them are taken."""
+    numbers = list(range(count))
+    while numbers:
+        place = int(random() * len(numbers))
+        numbers[place], numbers[-1] = numbers[-1], numbers[place]
+        yield numbers.pop()
 
 
 def _answer(body: Body) -> Answer:
