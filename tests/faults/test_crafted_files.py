@@ -49,11 +49,19 @@ def put(dest: Path, table: str, *values: object) -> None:
 
 
 def bomb(size: int, byte: bytes = b"\xa0") -> bytes:
-    """Return the zlib stream of a list of so many empty names."""
+    """Return the zlib stream of a list of so many empty names.
+
+    Its blocks refer to nothing before them, so one is compressed and repeated.
+    """
+    begin, piece, count = b"\xdd" + struct.pack(">I", size), byte * (1 << 20), size >> 20
     packer = zlib.compressobj(9)
-    pieces = [packer.compress(b"\xdd" + struct.pack(">I", size))]
-    pieces += [packer.compress(byte * (1 << 20)) for _ in range(size >> 20)]
-    return b"".join([*pieces, packer.flush()])
+    head = packer.compress(begin) + packer.flush(zlib.Z_FULL_FLUSH)
+    block = packer.compress(piece) + packer.flush(zlib.Z_FULL_FLUSH)
+    last = zlib.compressobj(9, wbits=-zlib.MAX_WBITS).flush()
+    checksum = zlib.adler32(begin)
+    for _ in range(count):
+        checksum = zlib.adler32(piece, checksum)
+    return head + block * count + last + struct.pack(">I", checksum)
 
 
 def listing(dest: Path) -> tuple[bytes, bytes]:

@@ -35,7 +35,7 @@ COVERED = {
     "context-before-patching": {"adapter_before_patching"},  # context_before_patching
     "cpu-bound": {"session_hook_hashes"},  # cpu_in_callback
     "not-patched": {"not_patched_injected"},  # not_patched
-    "original-restored": {"several_put_back"},  # select_put_back
+    "original-restored": {"several_put_back", "sleep_put_back"},  # select_put_back
     "own-lock": {  # own_lock, travelled_clock
         "assigned_clock",
         "burst_then_lock",
@@ -53,6 +53,7 @@ COVERED = {
         "sockets_and_ssl_only_injected",
     },
     "pyopenssl-vendored-copy": {"copy_in_the_project"},  # vendored_copy
+    "rate-limit": {"rate_limited/chosen"},  # rate_limited/demanded
     "small-pool": {"pool_of_four"},  # semaphore_of_four
 }
 OFFLINE = [

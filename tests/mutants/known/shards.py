@@ -60,8 +60,8 @@ KNOWN = (
         "the query of a URL gives the extension",
         "`a.jpg?w=300` becomes .bin and `a?v=1.2` .2: loaders find no image",
         "extension_of",
-        "name = split_query(name, url)[0]",
-        "pass",
+        "split_query(name, url)[0]",
+        "name",
         (f"{RUN}test_members_have_the_extension_of_the_path_or_of_the_media_type",),
     ),
     Mutant(
