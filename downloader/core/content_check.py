@@ -47,10 +47,6 @@ class Checking(msgspec.Struct, frozen=True):
     checksums: Literal["off", "list", "all"] = "list"
     hash: str = ""
 
-    def promised(self, item: Item) -> bool:
-        """Return whether the source says something about the content that is to be checked."""
-        return item.size >= 0 or (item.checksum != "" and self.checksums != "off")
-
 
 class ContentCheck:
     """The check of one body: call ``feed`` for each stored chunk, in order, and ``finish`` once at the end.

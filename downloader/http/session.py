@@ -185,6 +185,13 @@ class HttpSession(requests.Session):
         start = url.find("/", 8)
         return url[start:].encode("ascii") if start > 0 else b"/"
 
+    def place(self, url: str) -> tuple[Origin, bytes]:
+        """Return the origin and the request target of ``url``, as ``origin`` and ``target`` do."""
+        start = url.find("/", 8)
+        if start < 0:
+            return self._origin(url), b"/"
+        return self._origin(url[:start]), url[start:].encode("ascii")
+
     def get_file(self, url: str, origin: Origin, extra: tuple[tuple[str, str], ...] = ()) -> Any:
         """GET ``url``, which belongs to ``origin``; return urllib3's response, its body unread.
 

@@ -12,6 +12,7 @@ from downloader.core.headers import header_problem
 from downloader.core.naming import SafeName, quote_all, quote_name
 from downloader.core.redact import redact, redact_url
 from downloader.core.scheduler import Scheduler
+from downloader.core.urls import sent_url
 from downloader.errors import FetchError
 from downloader.http.session import HttpSession
 from downloader.http.task import FetchTask
@@ -49,9 +50,11 @@ class TaskBuilder:
         """Return the task for ``item``. Raises FetchError: its fault, ``bad-url`` or ``bad-checksum``."""
         if item.fault:
             raise FetchError(item.fault, item.detail)
-        if self._checking.checksums != "off":
+        # Without a call for each, as this is done for each file.
+        promised = item.size >= 0
+        if item.checksum and self._checking.checksums != "off":
             check_item(item)
-        promised = self._checking.promised(item)
+            promised = True
         if self._base and not item.url:
             url, origin = "", self._origin
             target = self._target + quote_name(SafeName(item.name)).encode()
@@ -59,8 +62,8 @@ class TaskBuilder:
             return FetchTask(batch, index, item, promised, url, target, origin, host, solo, origin)
         request = self._builder.request(item)
         try:
-            url = self._session.normal(request.url)
-            origin, target = self._session.origin(url), self._session.target(url)
+            url = sent_url(request.url)
+            origin, target = self._session.place(url)
         except (FetchError, ValueError) as error:
             if item.mirrors:
                 return self.task(batch, index, _moved(item, item.mirrors[1:]), solo)
