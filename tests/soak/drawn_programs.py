@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from program_parts import FETCH, INJECT, PATCH
 
 from diagnostics.environments import satisfies, version_of
-from diagnostics.scenario import chosen
+from diagnostics.scenario import Scenario, chosen
 
 # There the server is a process of its own, and the delay is the server's.
 SKIPPED = {"serial_server", "impatient_server", "rate_limited/demanded"}
@@ -126,7 +126,7 @@ def scenarios() -> list[Program]:
             name=f"scenario {each.name}",
             healthy=each.expected.verdict == "concurrent",
             folder=each.folder,
-            argv=("--app", each.app),
+            argv=_argv(each),
             cause=each.expected.cause,
             where=each.expected.where,
             path=os.path.join(each.folder, each.path) if each.path else "",
@@ -137,6 +137,13 @@ def scenarios() -> list[Program]:
         and each.runs_on(version_of(sys.executable))
         and satisfies(sys.executable, each.packages)
     ]
+
+
+def _argv(scenario: Scenario) -> tuple[str, ...]:
+    if not scenario.command:
+        return ("--app", scenario.app)
+    program, *rest = scenario.command
+    return ("--", sys.executable if program == "python" else program, *rest)
 
 
 def written(folder: Path) -> list[Program]:
