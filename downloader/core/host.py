@@ -28,7 +28,8 @@ class Host:
     as work that could start. ``counted``: it has had a job. ``held``: jobs outside the queue, which wait
     until it is known whether they may start (``Scheduler.hold``). ``noted``: when it was last noted that it
     was reached (``core.reached_hosts``). ``silent``: a request has ended without any answer, as all before.
-    ``crowded_until``: until when another worker waits for a connection to it.
+    ``crowded_until``: until when another worker waits for a connection to it. ``guests``: redirected
+    requests that wait for a place at it, by what is called when they have one.
     """
 
     key: str
@@ -55,6 +56,7 @@ class Host:
     noted: float = 0.0
     silent: bool = False
     crowded_until: float = 0.0
+    guests: list[Callable[[], None]] = field(default_factory=list)
 
     def append(self, job: Schedulable) -> None:
         """Queue ``job``."""

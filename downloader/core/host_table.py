@@ -54,7 +54,7 @@ class HostTable:
         """
         kept = set(needed)
         for key, host in list(self._hosts.items()):
-            if not (host.queue or host.active or host.held) and key not in kept:
+            if not (host.queue or host.active or host.held or host.guests) and key not in kept:
                 del self._hosts[key]
         self._forget_at = max(_FIRST_FULL, len(self._hosts) + _MAX_IDLE)
 

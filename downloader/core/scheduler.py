@@ -27,6 +27,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import deque
+from collections.abc import Callable
 from itertools import count, islice
 from typing import Generic, TypeVar
 
@@ -311,13 +312,41 @@ class Scheduler(Generic[J]):
         host.active += 1
         self.active += 1
 
-    def release(self, host: Host) -> None:
-        """Free a slot of ``host``, whose last request has ended in some way."""
-        host.active -= 1
+    def release(self, host: Host | None) -> None:
+        """Free a slot of ``host``, whose last request has ended in some way.
+
+        None: it had a place at no host, since it waited for one.
+        """
         self.active -= 1
         self._alone = False  # a suspect has the only slot in use
-        if host.queue and not host.listed:
+        if host is not None:
+            self.leave(host)
+
+    # A request that is redirected takes its slot along, from one host to another.
+
+    def leave(self, host: Host) -> None:
+        """Free a place at ``host``, not the slot."""
+        host.active -= 1
+        if host.queue or host.guests:
             self._list(host)
+
+    def enter(self, host: Host) -> bool:
+        """Take a place at ``host``; return False if none is free, or others wait for one."""
+        if host.guests or host.active >= host.allowed:
+            return False
+        host.active += 1
+        return True
+
+    def await_place(self, host: Host, entered: Callable[[], None]) -> None:
+        """Wait for a place at ``host``, before its queue; ``entered`` is called when it is taken."""
+        host.guests.append(entered)
+
+    def stop_waiting(self, host: Host, entered: Callable[[], None]) -> bool:
+        """Wait no longer; return False if the place was taken already."""
+        if entered not in host.guests:
+            return False
+        host.guests.remove(entered)
+        return True
 
     @property
     def in_flight(self) -> int:
@@ -454,6 +483,9 @@ class Scheduler(Generic[J]):
             self.resting -= len(host.queue)
 
     def _list(self, host: Host) -> None:
+        while host.guests and host.active < host.allowed:
+            host.active += 1
+            host.guests.pop(0)()
         if not host.listed and host.queue and host.active < host.allowed:
             host.listed = True
             self._ready.append(host)

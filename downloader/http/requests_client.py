@@ -88,7 +88,9 @@ class RequestsClient:
     requests may be sent there (seconds, monotonic), and raises FetchError if none may. ``turn`` is called
     before any redirect is followed, and returns when the --rate of its host allows a request. ``permit`` is
     called with URL and origin before any redirect is followed, with --robots: it returns False if the
-    robots.txt of the origin is not known yet, and raises FetchError if it refuses the URL.
+    robots.txt of the origin is not known yet, and raises FetchError if it refuses the URL. ``move`` is
+    called with the keys of the origin that has redirected and of another one; it waits until that takes the
+    request, which does not count for the deadline.
     ``recording``: the sink wants to know what the response says about each file. ``stored``: the statuses
     of a response whose body is stored.
 
@@ -102,6 +104,7 @@ class RequestsClient:
         gate: Callable[[str], float] | None = None,
         turn: Callable[[str], float] | None = None,
         permit: Callable[[str, Origin], bool] | None = None,
+        move: Callable[[str, str], None] | None = None,
         *,
         recording: bool = False,
         stored: Container[int] = STORED,
@@ -111,6 +114,7 @@ class RequestsClient:
         self._stored = stored
         self._gate = gate
         self._turn = turn
+        self._move = move
         self._config = config
         self._checking = config.checking
         self._session = session
@@ -152,7 +156,7 @@ class RequestsClient:
         response: Any = None
         with self._limits() as clock:
             try:
-                response, at, hops, key = self._open(url, task.origin, task.request)
+                response, at, hops, key = self._open(url, task.origin, task.request, clock)
                 if self._config.respect:
                     self._check_opt_out(response)
                 length = response.length_remaining  # as `core.framing` says
@@ -199,9 +203,9 @@ class RequestsClient:
         Raises FetchError.
         """
         response: Any = None
-        with self._limits():
+        with self._limits() as clock:
             try:
-                response, *_ = self._open(url, self._session.origin(url), None)
+                response, *_ = self._open(url, self._session.origin(url), None, clock)
                 length = response.length_remaining
                 if length is not None and length > most:
                     raise FetchError("too-large", f"{show_size(length)} is more than {show_size(most)}")
@@ -234,11 +238,13 @@ class RequestsClient:
         finally:
             clock.close()
 
-    def _open(self, url: str, origin: Origin, given: Request | None) -> tuple[Any, str, int, str]:
+    def _open(
+        self, url: str, origin: Origin, given: Request | None, clock: gevent.Timeout
+    ) -> tuple[Any, str, int, str]:
         """Return the response for ``url``, of ``origin``, after redirects.
 
         Also returns its URL, the number of hops, and the key of its origin. The body is not read. ``given``
-        is the request of the source, None for a plain GET.
+        is the request of the source, None for a plain GET. ``clock`` is that of the deadline.
         """
         session = self._session
         extra = given.headers if given is not None else ()
@@ -266,7 +272,7 @@ class RequestsClient:
                     # sent again in this attempt.
                     at, origin, extra, left = origin, target, (), True
                     self._check_address(before, url, at)
-                    self._check_gate(origin.key, hops + 1)
+                    self._change_host(at.key, origin.key, hops + 1, clock)
                 elif not left and login_of(url) is not None:
                     origin = session.origin(url)  # with the login that the server names, as curl sends it
                 if self._permit is not None and not self._permit(url, origin):
@@ -289,6 +295,15 @@ class RequestsClient:
         # http.client decodes fields as Latin-1. Bytes that are not UTF-8 stay what they are.
         location = only_location(locations).encode("latin-1").decode("utf-8", "surrogateescape")
         return next_url(url, location, hops, self._config.redirects)
+
+    def _change_host(self, before: str, after: str, requests: int, clock: gevent.Timeout) -> None:
+        """Wait until a request may be sent to the origin ``after``. Raises FetchError, Postponed."""
+        self._check_gate(after, requests)
+        if self._move is not None:
+            clock.cancel()
+            self._move(before, after)
+            clock.start()
+            self._check_gate(after, requests)  # it may be paused by now
 
     def _check_gate(self, key: str, requests: int) -> None:
         if self._gate is not None and (until := self._gate(key)) > monotonic():

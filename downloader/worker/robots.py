@@ -41,6 +41,7 @@ _LONG = 64 << 10  # bytes of a robots.txt that takes 20 ms to parse, on a slow m
 class RobotsGate:
     """The robots.txt of all origins, and the files that wait for them.
 
+    ``move``: as for ``RequestsClient``.
     ``client``: fetches what the pipelined client does not. ``fail`` is called to fail a task for good:
     task, error, attempts. ``wake`` is called when files may start that could not before; it
     starts them later.
@@ -52,6 +53,7 @@ class RobotsGate:
         session: HttpSession,
         schedule: Scheduler[FetchTask],
         hosts: HostFailures,
+        move: Callable[[str, str], None],
         fail: Callable[[FetchTask, FetchError, int], None],
         wake: Callable[[], None],
     ) -> None:
@@ -72,7 +74,7 @@ class RobotsGate:
             **{"compressed": True, "respect": (), "checksums": "off", "hash": ""},
         )
         self.client = RequestsClient(
-            own, session, hosts.gate, hosts.reserve_redirect, stored=range(200, 300)
+            *(own, session, hosts.gate, hosts.reserve_redirect, None, move), stored=range(200, 300)
         )
 
     def admit(self, task: FetchTask) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from time import monotonic
 
 import gevent
@@ -23,6 +23,7 @@ _EVERY = 0.25  # seconds
 class SlowRequests:
     """The requests of both clients that hold slots, in one greenlet.
 
+    ``waiting``: the greenlets that wait for a place at the host that they were redirected to.
     ``fetching``: the tasks of the requests client, by greenlet. A connection that is not open yet ends by
     ``connect_timeout``, unless its server holds up the TLS handshake.
     """
@@ -32,12 +33,14 @@ class SlowRequests:
         schedule: Scheduler[FetchTask],
         pipelined: PipelinedClient,
         client: RequestsClient,
+        waiting: Container[gevent.Greenlet],
         connect_timeout: float,
     ) -> None:
         self.fetching: dict[gevent.Greenlet, FetchTask] = {}
         self._schedule = schedule
         self._pipelined = pipelined
         self._client = client
+        self._waiting = waiting
         self._connect_timeout = connect_timeout
         self._preemption = Preemption()
         self._before = 0  # requests that had ended at the last observation
@@ -68,7 +71,7 @@ class SlowRequests:
                 held.append(Held(connection, first, connection.since, parser.progress, blocks=blocks))
         for greenlet, task in self.fetching.items():
             storing = greenlet in self._client.storing
-            if greenlet not in openings and not task.solo and not storing:
+            if not (greenlet in openings or greenlet in self._waiting or task.solo or storing):
                 held.append(Held(greenlet, task, task.sent, self._client.received(greenlet)))
         for greenlet, (since, parked) in openings.items():
             opens = self.fetching.get(greenlet) or self._pipelined.waiting.get(greenlet)

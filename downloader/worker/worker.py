@@ -67,6 +67,7 @@ from downloader.worker.host_failures import NOTE_EVERY, HostFailures
 from downloader.worker.narrowing import Narrowing
 from downloader.worker.reconciling import Exempt, lost, reconcile, settled, standing
 from downloader.worker.recorded_batch import batch_maker
+from downloader.worker.redirect_places import RedirectPlaces
 from downloader.worker.requests import TaskBuilder
 from downloader.worker.retries import Retries
 from downloader.worker.robots import RobotsGate
@@ -93,15 +94,18 @@ class Worker:
         self.session.census.use_slots(self.schedule)
         self.hosts = HostFailures(config, self.schedule, link, self.session, setup.reached)
         self.session.census.opened = self.hosts.opened
+        self.places = RedirectPlaces(self.schedule, self._dispatch_soon)
         self.robots = gate = RobotsGate(
-            config, self.session, self.schedule, self.hosts, self._give_up, self._dispatch_soon
+            *(config, self.session, self.schedule, self.hosts, self.places.move),
+            *(self._give_up, self._dispatch_soon),
         )
         self.admit = gate.admit if config.robots else self.schedule.add
         self.admit_all = gate.admit_all if config.robots else self.schedule.add_all
         recording = self.sink.wants_records or self.sink.shards
         hosts, permit = self.hosts, gate.permit if config.robots else None
         self.requests_client = RequestsClient(
-            *(config, self.session, hosts.gate, hosts.reserve_redirect, permit), recording=recording
+            *(config, self.session, hosts.gate, hosts.reserve_redirect, permit, self.places.move),
+            recording=recording,
         )
         self.pipelined = PipelinedClient(config, self.session, self, limit.now, recording=recording)
         self.hosts.receives = self.pipelined.receives
@@ -109,7 +113,8 @@ class Worker:
             limit, self.schedule, self.pipelined, self.hosts, self._count_finished, self.dispatch
         )
         self.slow = SlowRequests(
-            self.schedule, self.pipelined, self.requests_client, config.connect_timeout
+            *(self.schedule, self.pipelined, self.requests_client, self.places.waiting),
+            config.connect_timeout,
         )
         self.exempt = Exempt(setup.reserved, config.existing != "replace")
         items = max(config.sink_kind.shard_items(config), BATCH_ITEMS)
@@ -307,7 +312,7 @@ class Worker:
                 self.batch_finished(batch)
         finally:
             del waiting_for[greenlet], self.slow.fetching[greenlet]
-        self.release(task.host)
+        self.release(self.places.end(greenlet, task.host))
 
     # called by the pipelined client; see its Owner
 
@@ -356,8 +361,8 @@ class Worker:
         """Use one more slot of ``host``."""
         self.schedule.occupy(host)
 
-    def release(self, host: Host) -> None:
-        """Free a slot of ``host`` for a waiting task."""
+    def release(self, host: Host | None) -> None:
+        """Free a slot of ``host``, if it had a place there, for a waiting task."""
         self.schedule.release(host)
         self.dispatch()
         if self.draining and not self.schedule.in_flight:

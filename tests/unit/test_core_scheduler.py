@@ -435,3 +435,37 @@ def test_host_with_delayed_jobs_is_not_forgotten() -> None:
     assert schedule.host("later") is later
     assert schedule.host("alone") is alone
     assert schedule.host("idle") is not idle
+
+
+def test_redirected_requests_have_places_at_both_hosts_in_turn() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(8, 1)
+    [first] = fill(schedule, "a", 1)
+    waiting = fill(schedule, "b", 2)
+    started = take_all(schedule)
+    assert started == [first, waiting[0]]
+    a, b = schedule.host("a"), schedule.host("b")
+    entered: list[int] = []
+    calls = [lambda: entered.append(0), lambda: entered.append(1)]
+    schedule.leave(a)
+    assert not schedule.enter(b)
+    schedule.await_place(b, calls[0])
+    schedule.await_place(b, calls[1])
+    assert (a.active, b.active, schedule.active) == (0, 1, 2)
+    schedule.release(b)  # the first of those that wait comes before the queue
+    assert (entered, b.active, take_all(schedule)) == ([0], 1, [])
+    assert schedule.stop_waiting(b, calls[1])
+    assert not schedule.stop_waiting(b, calls[0])
+    schedule.release(b)
+    assert take_all(schedule) == [waiting[1]]
+    schedule.release(b)
+    assert schedule.enter(b)
+    assert (schedule.active, b.active) == (0, 1)
+
+
+def test_request_that_ends_while_it_waits_has_no_place() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(8, 1)
+    fill(schedule, "a", 1)
+    take_all(schedule)
+    schedule.leave(schedule.host("a"))
+    schedule.release(None)
+    assert (schedule.active, schedule.host("a").active) == (0, 0)

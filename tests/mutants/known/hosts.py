@@ -13,7 +13,25 @@ MACHINES = "tests/faults/test_machines.py::test_another_machine_behind_the_name_
 MOVED = "tests/faults/test_machines.py::test_name_that_gets_another_address_during_the_run"
 CONNECTING = "tests/fuzz/test_fuzz_wire.py::test_fuzz[connecting]"
 
+REDIRECTS = "tests/faults/test_redirect_places.py::"
+
 KNOWN = (
+    Mutant(
+        "place at a host kept over a redirect",
+        "two hosts that redirect to each other, with one request each, wait for ever",
+        "RedirectPlaces.move",
+        "schedule.leave(left)",
+        "pass",
+        (f"{REDIRECTS}test_hosts_that_redirect_to_each_other",),
+    ),
+    Mutant(
+        "redirects that count for no host",
+        "a store that takes two requests at once, as --per-host says, gets two from each host of the list",
+        "RedirectPlaces.move",
+        "schedule.enter(target)",
+        "True",
+        (f"{REDIRECTS}test_host_that_redirects_lead_to_gets_as_many_as_any",),
+    ),
     Mutant(
         "slot held while connecting",
         "thirty dead hosts at the head of a list hold up all others for minutes",
