@@ -93,6 +93,9 @@ def diagnose(
     if seen.start is not None:
         why = redact(seen.start.why)
         notes = [f"{seen.start.shown} was started again by itself, with the diagnostics, since {why}"]
+    notes += [
+        f"part of the recording is missing, please report: {each}" for each in seen.seen.get("faults", ())
+    ]
     held = [_shown(case, each) for each in case.held[:5]]
     return Diagnosis(
         verdict=judgement.verdict,

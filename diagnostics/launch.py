@@ -38,6 +38,9 @@ from downloader.process.watching import end
 
 __all__ = ["new_outbox", "observe", "read_report", "write_spec"]
 
+# What OpenSSL, requests and curl read the certificates of authorities from.
+_CA_FILES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+_LARGEST_BUNDLE = 16 << 20
 _POLL = 0.01
 _GRACE = 2.0
 _SET_UP = 60.0  # seconds allowed for imports, on a busy machine
@@ -198,7 +201,7 @@ def _way(
     ca = origin.ca if origin is not None else question.cacert
     if ca:
         # For the application's own fetch, which is given no certificate.
-        more.update(dict.fromkeys(("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"), ca))
+        more.update((name, _trusted(env.get(name, ""), ca, folder / name)) for name in _CA_FILES)
     if origin is not None:
         for variable in ("no_proxy", "NO_PROXY"):
             more[variable] = ",".join(filter(None, [env.get(variable), "localhost"]))
@@ -206,6 +209,31 @@ def _way(
     return Entrance(
         str(folder / "spec.json"), [str(agent / "early"), str(agent)] if early else [str(agent)], more
     )
+
+
+def _trusted(theirs: str, ca: str, both: Path) -> str:
+    """Return a file with ``ca``, and with what the file or directory ``theirs`` has, if it is named.
+
+    Connections to the application's own servers need that.
+    """
+    found = b"".join(
+        map(_content, sorted(Path(theirs).iterdir()) if os.path.isdir(theirs) else [Path(theirs)])
+    )
+    if not theirs or not found:
+        return ca
+    both.write_bytes(found.rstrip(b"\n") + b"\n" + _content(Path(ca)))
+    return str(both)
+
+
+def _content(file: Path) -> bytes:
+    """Return what a file of certificates has, b"" if it is none that can be read."""
+    try:
+        if not file.is_file() or file.stat().st_size > _LARGEST_BUNDLE:
+            return b""
+        content = file.read_bytes()
+    except OSError:
+        return b""
+    return content.rstrip(b"\n") + b"\n" if b"-----BEGIN " in content else b""
 
 
 def _argv(question: Question, folder: Path) -> list[str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -96,6 +96,11 @@ class Missed:
         for seen, missed in self._all.items():
             if missed is not None and (seen.pid in ended or seen.pid not in self._ours):
                 missed.ended = True
+
+    def heard(self, pids: Iterable[int]) -> None:
+        """Note that the agent of the processes ``pids`` has reported."""
+        known = set(pids)
+        self._all.update((seen, None) for seen, missed in self._all.items() if missed and seen.pid in known)
 
     def _look(self, pid: int, now: float) -> None:
         stat = _stat(pid)

@@ -27,6 +27,7 @@ _PATCH_CELL = "from gevent import monkey; monkey.patch_all(thread=False)"
 _INPUT = "<standard input>"
 _RUNS_TEXT = re.compile(r"\b(exec|eval|execfile)\(")  # then the call is in another text
 _PATCH = "from gevent import monkey; monkey.patch_all()"
+_OWN_PTH = "gevent-first.pth"
 
 
 class Plan(NamedTuple):
@@ -132,7 +133,7 @@ def _patch_earlier(case: Case) -> list[Plan]:
             folder, name = os.path.split(file)
             if name in ("sitecustomize.py", "usercustomize.py"):
                 first = source_places.first_statement(file, case.facts)[0] or 1
-                return [_in_front_of(case, _PATCH, file, first)]
+                return [*_in_packages(folder), _in_front_of(case, _PATCH, file, first)]
             if spot[2] == ".pth":
                 earlier = next(
                     each
@@ -146,6 +147,20 @@ def _patch_earlier(case: Case) -> list[Plan]:
         why = "not measured: a command's .pth files have run before it can be changed; check it with --app"
         return [Plan("import gevent.monkey; gevent.monkey.patch_all()", "in an earlier .pth file", {}, why)]
     return []
+
+
+def _in_packages(folder: str) -> list[Plan]:
+    """Return the plan of a ``.pth`` file for what is in an installed package.
+
+    A line in the package's own file would be gone with its next version.
+    """
+    while not os.path.basename(folder).endswith("-packages"):
+        if folder == os.path.dirname(folder):
+            return []
+        folder = os.path.dirname(folder)
+    line = "import gevent.monkey; gevent.monkey.patch_all()"
+    where = f"as the file {os.path.join(folder, _OWN_PTH)}"
+    return [Plan(line, where, {"place": "pth", "file": folder, "name": _OWN_PTH})]
 
 
 def _start_patched(case: Case) -> list[Plan]:

@@ -59,7 +59,8 @@ def short(path: str, facts: dict[str, Any]) -> str:
     # A process that a command starts may begin in another directory ("cwd") than the command ("started").
     started = facts.get("started") or facts.get("cwd") or here()
     roots = [started, *facts.get("path", [])]
-    packages = [root for root in roots if "-packages" in _from(started, root)]
+    # Not what is within one: a tool that puts such a folder on the path has a sitecustomize.py there.
+    packages = [root for root in roots if os.path.basename(_from(started, root)).endswith("-packages")]
     # The current directory may contain the virtual environment, so package folders come first; unless it is
     # in one itself.
     for root in sorted([started, *packages], key=len, reverse=True):

@@ -101,6 +101,7 @@ class _Reporter(threading.Thread):
         while not self._over.wait(_POLL):
             missed.scan(time.monotonic())
             self._outbox.read()
+            missed.heard(each.pid for each in self._outbox.seen.values())
             if time.monotonic() - last_line >= _LINE_INTERVAL:
                 line = news.line(self._outbox.seen, self._verbose)
                 if line:
@@ -108,6 +109,7 @@ class _Reporter(threading.Thread):
                     _say(f"watch: {line}\n")
         self._outbox.read()
         seen = list(self._outbox.seen.values())
+        missed.heard(each.pid for each in seen)
         _say(f"watch: {headline(seen, self._outbox.python, self._max_block, _told(missed, seen))}\n")
         rows = table(seen, self._verbose)
         if rows.row_count:

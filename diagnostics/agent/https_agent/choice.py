@@ -87,7 +87,7 @@ def note_overseers(on_import):
     """Detect which process becomes a supervisor, from the import of its module on."""
 
     def before(frame, arguments):
-        # type: (FrameType, Any) -> None
+        # type: (Optional[FrameType], Any) -> None
         _overseer[0] = os.getpid()
 
     for module_name, class_name in _OVERSEERS.items():

@@ -253,7 +253,7 @@ class Agent(object):
         return True
 
     def _on_connection(self, frame):
-        # type: (FrameType) -> None
+        # type: (Optional[FrameType]) -> None
         if self._begun:
             self._delay_connection()
             return
@@ -370,7 +370,8 @@ class Agent(object):
         found = fetchers.of_connection(frame, options) if frame is not None else self._fetch
         greenlet = getattr(sys.modules.get("greenlet"), "greenlet", None)
         if greenlet is not None:
-            greenlets = [each for each in gc.get_objects() if isinstance(each, greenlet)]
+            # Not isinstance(): it reads __class__ of objects that load themselves when they are looked at.
+            greenlets = [each for each in gc.get_objects() if issubclass(type(each), greenlet)]
             self._bystanders = [weakref.ref(each) for each in greenlets]
         self.measure(*(found or (None, "")))
 

@@ -7,7 +7,7 @@ complete. One counter numbers all events, so that "before" and "after" can be de
 
 import sys
 
-from . import frames, https_inspection, wrapping
+from . import frames, harmless, https_inspection, wrapping
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,6 +31,13 @@ _POOLS = {"concurrent.futures.thread": "ThreadPoolExecutor", "multiprocessing.po
 _MAX_EVENTS = 50  # of one kind
 
 
+class _Old:
+    """Of Python 2, whose old classes have a type of their own."""
+
+
+_CLASSES = (type, type(_Old))
+
+
 class Record(object):
     """Everything that was recorded: lists of events, see ``frames.event``."""
 
@@ -48,7 +55,7 @@ class Record(object):
         self.early = []  # type: List[str]  # imported before the recording began
         self.replaced = []  # type: List[Dict[str, Any]]
         self.on_import = {}  # type: Dict[str, Callable[[ModuleType], None]]
-        self.on_connection = None  # type: Optional[Callable[[FrameType], None]]
+        self.on_connection = None  # type: Optional[Callable[[Optional[FrameType]], None]]
         self.tried = False  # an HTTPS connection of http.client, urllib3, pyOpenSSL
         self.reached = None  # type: Any  # the line of a module that leads to the first request
         self.probing = False
@@ -79,6 +86,7 @@ class Record(object):
             "replaced": self.replaced,
             "reached": self.reached,
             "keepers": https_inspection.keepers(self.importers),
+            "faults": harmless.faults,
         }
 
 
@@ -126,6 +134,7 @@ def _only_asks(frame):
     return False
 
 
+@harmless.made
 def _imported(name, frame):
     # type: (str, Optional[FrameType]) -> None
     _watch_replacements(frame)
@@ -152,7 +161,7 @@ def _then(finder, name, path, target, change):
                 # type: (ModuleType, Any, Any) -> None
                 loader.__dict__.pop("exec_module", None)
                 execute(module)
-                change(module)
+                harmless.made(change)(module)
 
             try:
                 spec.loader.exec_module = exec_module
@@ -196,7 +205,7 @@ class _Loader(object):
         if name in sys.modules:
             return sys.modules[name]
         module = self._plain.load_module(name)
-        self._change(module)
+        harmless.made(self._change)(module)
         return module
 
 
@@ -231,7 +240,7 @@ def _note_patching(module):
         function = vars(module)[name]
 
         def before(frame, arguments, name=name, function=function):
-            # type: (FrameType, Dict[str, Any], str, Any) -> None
+            # type: (Optional[FrameType], Dict[str, Any], str, Any) -> None
             if not _is_patching(frame):
                 given = wrapping.differing(function, arguments)
                 shown = dict((key, repr(value)) for key, value in given.items())
@@ -241,12 +250,12 @@ def _note_patching(module):
 
 
 def _is_patching(frame):
-    # type: (FrameType) -> bool
+    # type: (Optional[FrameType]) -> bool
     """Return whether gevent itself makes the call while it patches.
 
     ``main`` of ``python -m gevent.monkey`` does not count.
     """
-    return frames.kind(frame.f_code) == "gevent" and frame.f_code.co_name != "main"
+    return frame is not None and frames.kind(frame.f_code) == "gevent" and frame.f_code.co_name != "main"
 
 
 def _note_injecting(module):
@@ -254,7 +263,7 @@ def _note_injecting(module):
     for name in ("inject_into_urllib3", "inject_into_ssl", "monkey_patch"):
 
         def before(frame, arguments, name=name):
-            # type: (FrameType, Any, str) -> None
+            # type: (Optional[FrameType], Any, str) -> None
             record.note(record.injections, frame, module=_name_of(vars(module)), function=name)
 
         if name in record.instead and name in vars(module):
@@ -268,7 +277,7 @@ def _note_pools(module):
     name = _POOLS[module.__name__]
 
     def before(frame, arguments):
-        # type: (FrameType, Any) -> None
+        # type: (Optional[FrameType], Any) -> None
         if not record.patches:
             record.note(record.made, frame, cls=name)
 
@@ -283,7 +292,7 @@ def _note_contexts(module):
         return
 
     def before(frame, arguments):
-        # type: (FrameType, Any) -> None
+        # type: (Optional[FrameType], Any) -> None
         made = arguments.get("cls")
         if not (getattr(made, "__module__", "") or "").startswith("gevent"):
             record.note(
@@ -310,10 +319,11 @@ def _note_connecting(module):
     # type: (ModuleType) -> None
     """Record attempts to open an HTTPS connection, whether or not a server accepts them."""
     for name, kind in list(vars(module).items()):
-        if hasattr(kind, "__bases__") and "HTTPS" in name and "connect" in vars(kind):
+        # By its type: an object that loads itself when it is looked at, such as Django's, may fail.
+        if "HTTPS" in name and issubclass(type(kind), _CLASSES) and "connect" in vars(kind):
 
             def before(frame, arguments):
-                # type: (FrameType, Any) -> None
+                # type: (Optional[FrameType], Any) -> None
                 _trying(frame)
 
             wrapping.wrap(kind, "connect", before)
@@ -333,7 +343,7 @@ def _note_pyopenssl(module):
 
 
 def _connecting(frame, module, arguments):
-    # type: (FrameType, ModuleType, Dict[str, Any]) -> None
+    # type: (Optional[FrameType], ModuleType, Dict[str, Any]) -> None
     if arguments.get("server_side"):
         return
     name = "ssl.SSLSocket"
@@ -368,7 +378,7 @@ def _name_of(contents):
 
 
 def _trying(frame):
-    # type: (FrameType) -> None
+    # type: (Optional[FrameType]) -> None
     record.tried = True
     if record.on_connection is not None:
         record.on_connection(frame)

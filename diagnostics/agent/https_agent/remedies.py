@@ -13,7 +13,7 @@ from . import frames, places, wrapping
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType, ModuleType
-    from typing import Any, Callable, Dict, List
+    from typing import Any, Callable, Dict, List, Optional
 
     from .recorder import Record
 
@@ -46,7 +46,7 @@ def before_pth_files(site):
     for remedy in _waiting.pop("pth", []):
 
         def before(frame, arguments, remedy=remedy):
-            # type: (FrameType, Dict[str, Any], Remedy) -> None
+            # type: (Optional[FrameType], Dict[str, Any], Remedy) -> None
             if precedes(remedy, arguments):
                 _run(remedy, {})
 

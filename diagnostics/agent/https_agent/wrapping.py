@@ -7,18 +7,21 @@ the same parameters.
 
 import sys
 
+from . import harmless
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
-    from typing import Any, Callable, Dict, Iterable, List
+    from typing import Any, Callable, Dict, Iterable, List, Optional
 
-    Before = Callable[[FrameType, Dict[str, Any]], None]
+    # The frame is None where no Python code calls: uwsgi patches from C.
+    Before = Callable[[Optional[FrameType], Dict[str, Any]], None]
 
 _FIELDS = ("__name__", "__qualname__", "__doc__", "__module__", "__annotations__")
 _MORE = ("__defaults__", "__kwdefaults__", "__type_params__")
 _VARARGS, _KEYWORDS = 4, 8  # flags of a code object
 _NAMES = {
-    "frame": "_https_agent_frame",
+    "caller": "_https_agent_caller",
     "before": "_https_agent_before",
     "function": "_https_agent_function",
 }
@@ -28,6 +31,7 @@ def wrap(owner, name, before, static=False):
     # type: (Any, str, Before, bool) -> None
     """Make ``owner.name`` call ``before(frame of the caller, arguments by name)`` first; wrap it only once.
 
+    What ``before`` raises is no failure of the program, see ``harmless``.
     ``*args`` and ``**kwargs`` are in the arguments under the names that the function gives them.
     """
     function = vars(owner).get(name)
@@ -75,8 +79,8 @@ def alike(function, before):
         noted = _any_arguments(function, before)
     else:
         told = {
-            _NAMES["frame"]: sys._getframe,
-            _NAMES["before"]: before,
+            _NAMES["caller"]: _caller,
+            _NAMES["before"]: harmless.made(before),
             _NAMES["function"]: function,
             "__name__": getattr(function, "__module__", __name__),
         }  # type: Dict[str, Any]
@@ -84,6 +88,12 @@ def alike(function, before):
         exec(compile(_source(code), __file__, "exec"), told)  # noqa: S102
         noted = told["noted"]
     return _pretending(noted, function, _FIELDS + (_MORE if code is not None else ()))
+
+
+def _caller():
+    # type: () -> Optional[FrameType]
+    """Return the frame that called the function that calls this one, None if that was no Python code."""
+    return sys._getframe(1).f_back
 
 
 def _count(code):
@@ -119,7 +129,7 @@ def _source(code):
         parameters.append("**" + rest[0])
         passed.append("**" + rest[0])
     by_name = ", ".join("%r: %s" % (name, name) for name in names[: _count(code)])
-    return "def noted({0}):\n    {before}({frame}(1), {{{1}}})\n    return {function}({2})\n".format(
+    return "def noted({0}):\n    {before}({caller}(), {{{1}}})\n    return {function}({2})\n".format(
         ", ".join(parameters), by_name, ", ".join(passed), **_NAMES
     )
 
@@ -128,9 +138,11 @@ def _any_arguments(function, before):
     # type: (Any, Before) -> Any
     """Return the same for a function that is not written in Python; ``inspect`` follows ``__wrapped__``."""
 
+    before = harmless.made(before)
+
     def noted(*args, **kwargs):
         # type: (*Any, **Any) -> Any
-        before(sys._getframe(1), dict(kwargs, args=args))
+        before(_caller(), dict(kwargs, args=args))
         return function(*args, **kwargs)
 
     return noted
