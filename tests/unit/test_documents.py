@@ -155,6 +155,34 @@ def test_what_a_question_is_answered_with_is_defined_where_it_says() -> None:
                 assert re.search(rf"(?:def|class) {name.rpartition('.')[2]}\b", text), (question, name)
 
 
+def defined(path: str, name: str) -> bool:
+    """Return whether a module at ``path``, or at the end of it, defines or assigns ``name``."""
+    texts = [(ROOT / each).read_text() for each in files() if f"/{each}".endswith(f"/{path}")]
+    last = name.rpartition(".")[2]
+    return any(
+        re.search(rf"(?:def|class) {last}\b|^\s*{last}(?:: [^=\n]+)?(?: =|$)", text, re.M) for text in texts
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_are_in_the_modules_that_are_said(name: str) -> None:
+    """`` `module.py` (`Name`) ``, `` `Name` in `module.py` ``; `` `Class.attribute` `` of some module."""
+    text = flowing(name)
+    said = re.findall(r"`([\w/]+\.py)` \(`([\w.]+)`\)|`([\w.]+)` in `([\w/]+\.py)`", text)
+    for path, inside, before, behind in said:
+        if not (path or behind).endswith("test_node_losses.py"):
+            assert defined(path or behind, inside or before), (path or behind, inside or before)
+    for owner, attribute in re.findall(r"`([A-Z][a-z]\w+)\.([a-z_]+)(?:\([^`]*\))?`", text):
+        paths = [
+            each
+            for each in files()
+            if each.startswith(("downloader/", "diagnostics/")) and each.endswith(".py")
+        ]
+        homes = [each for each in paths if re.search(rf"^class {owner}\b", (ROOT / each).read_text(), re.M)]
+        texts = [(ROOT / each).read_text() for each in homes]
+        assert any(re.search(rf"\b{attribute}\b", text) for text in texts), f"{owner}.{attribute}"
+
+
 def test_the_list_of_modules_has_every_room() -> None:
     listed = re.search(r"```\ndownloader/\n(.*?)```", section("docs/design.md", "## Modules"), re.DOTALL)
     assert listed
