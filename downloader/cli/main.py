@@ -1,7 +1,8 @@
 """Run the command line: argv and environment → Config → run → exit code.
 
-Only ``cli`` reads argv and the environment (except TERM, which ``reporting.progress`` reads). Results go to
-stdout, everything else to stderr. An error is one line; -vv adds its traceback.
+Only ``cli`` reads argv and the environment, but for TERM (``reporting.progress``), what buckets and Ray
+take from it, and OpenSSL's variables for ``--cacert system``. Results go to stdout, everything else to
+stderr. An error is one line; -vv adds its traceback.
 """
 
 from __future__ import annotations

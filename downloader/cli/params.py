@@ -32,7 +32,6 @@ __all__ = [
     "Word",
     "connections",
     "count",
-    "later",
     "pipeline",
     "rate",
     "respect",
@@ -158,23 +157,6 @@ def _one_of(
         hint = f"; did you mean {near[0]}?" if near else ""
         kind.fail(f"{word[:40]!r} is not one of {', '.join(words)}{hint}", param, ctx)
     return word
-
-
-def later(*names: str, flag: bool = False) -> Callable[[Any], Any]:
-    """Add options that this version does not support yet: refused by name, never ignored."""
-
-    def refuse(ctx: click.Context, param: click.Parameter, value: Any) -> None:
-        if value not in (None, False):
-            raise click.UsageError(f"{param.opts[0]} is not available in this version", ctx)
-
-    def add(function: Any) -> Any:
-        for name in names:
-            function = click.option(
-                name, is_flag=flag, hidden=True, expose_value=False, callback=refuse, default=None
-            )(function)
-        return function
-
-    return add
 
 
 class Command(click.Command):

@@ -88,7 +88,3 @@ class Board:
             key: (then, sign) for key, (then, sign) in self._signs.items() if now - then < _FORGET_AFTER
         }
         return [sign._replace(age=now - then) for then, sign in self._signs.values()], self._at
-
-    def forget(self, attempt: str) -> None:
-        """Remove the sign of an attempt that has ended."""
-        self._signs.pop(attempt, None)

@@ -228,10 +228,6 @@ class PlanDirectory:
         """Create the record of a slice; return False if another attempt was first."""
         return self.files.create(f"done/{record.name}.json", msgspec.json.encode(record))
 
-    def revoke(self, name: str) -> None:
-        """Remove the record of a slice: it is not done any more."""
-        self.files.remove(f"done/{name}.json")
-
     def keep(self, kind: str, name: str, attempt: str, path: Entry) -> str:
         """Copy a local file of ``attempt`` at a slice to the plan; return its name there.
 

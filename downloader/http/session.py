@@ -44,8 +44,6 @@ from downloader.process.private_parts import tunnel_host, unopened_connection
 
 __all__ = ["HttpSession"]
 
-patching.settle_urllib3()
-
 _ORIGINS = 8_000
 _BARE = "bare "
 _VARIANTS = 100
@@ -63,6 +61,7 @@ class HttpSession(requests.Session):
     """
 
     def __init__(self, config: Config) -> None:
+        patching.settle_urllib3()
         super().__init__()
         self.trust_env = False
         self.config = config

@@ -27,7 +27,8 @@ from syntax import NotOnce, Sources
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("downloader", "diagnostics")
-PARTS = (*PACKAGES, "benchmarks", "tests", "setup.cfg", "pyproject.toml", "LICENSE", "docs")
+TEXTS = ("LICENSE", "README.md", "CONTRIBUTING.md", "docs")
+PARTS = (*PACKAGES, "benchmarks", "tests", "setup.cfg", "pyproject.toml", *TEXTS)
 FOREIGN = ("PYTHON", "PYTEST", "COV")
 FAILED = 1  # pytest: tests ran, and some failed
 LONGEST = 240

@@ -103,7 +103,6 @@ class Agent(object):
         spec = dict(self.spec, name=name)
         recorder.look()
         before = facts.collect()
-        self.record.probing = True
 
         def report(result):
             # type: (Dict[str, Any]) -> None

@@ -58,7 +58,6 @@ class Record(object):
         self.on_connection = None  # type: Optional[Callable[[Optional[FrameType]], None]]
         self.tried = False  # an HTTPS connection of http.client, urllib3, pyOpenSSL
         self.reached = None  # type: Any  # the line of a module that leads to the first request
-        self.probing = False
         self.instead = {}  # type: Dict[str, Callable[[Any], Any]]  # a remedy's version of an injection
 
     def next(self):
