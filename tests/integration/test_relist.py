@@ -251,14 +251,16 @@ def test_edited_list_resumes_after_a_kill(
 
 def test_job_of_an_earlier_version_is_known_by_names(run_downloader: Run, tmp_path: Path) -> None:
     dest, urls = tmp_path / "d", tmp_path / "urls.txt"
-    with Server(files={"a": ok(b"a"), "b": ok(b"b")}) as server:
+    with Server(files={"a": ok(b"a"), "b": ok(b"b")}, routes={"/other/a": ok(b"c")}) as server:
         urls.write_text(f"{server.url}/get/a\n{server.url}/get/b\n")
         report_of(run_downloader(urls, "-o", dest, *ONE))
+        urls.write_text(f"{server.url}/get/a\n{server.url}/get/b\n{server.url}/other/a\n")
         with contextlib.closing(sqlite3.connect(dest / ".downloader/journal.sqlite")) as journal, journal:
             journal.execute("DROP TABLE digest")
         for _ in range(2):  # the second time with the digests of the first
-            report = report_of(run_downloader(urls, "-o", dest, *ONE, "--relist"))
-            assert (report["skipped"], report["requests"]) == (2, 0)
+            report = report_of(run_downloader(urls, "-o", dest, *ONE, "--relist"), 1)
+            assert (report["skipped"], report["requests"]) == (2, 1)
+            assert report["failed_by_error"] == {"name-taken": 1}
 
 
 @pytest.fixture(scope="module")
