@@ -42,7 +42,7 @@ class Digest(NamedTuple):
 
 
 def item_digests(items: Sequence[Item]) -> bytes:
-    """Return the digests of ``items``, packed. That takes some 0.1 µs for a URL without parameters."""
+    """Return the digests of ``items``, packed. That takes some 0.2 µs for a URL without parameters."""
     urls = _stable([item.url for item in items])
     sums = [item.checksum for item in items]
     packed = array("I", [crc32(url.encode("utf-8", "surrogatepass")) for url in urls]).tobytes()
