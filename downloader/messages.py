@@ -272,7 +272,8 @@ class Batch(Message, frozen=True):
 
     ``items`` is MessagePack of ``list[Item]``; ``names`` are the names alone; ``marks`` is what an earlier
     reading of the source has stored of it (``core.item_states``). A batch that is ``recalled`` has a
-    ``cursor`` only where it differs from what it was.
+    ``cursor`` only where it differs from what it was. ``digests``: see ``core.item_digests``; b"" where the
+    names alone tell items apart.
     """
 
     seq: int
@@ -284,6 +285,7 @@ class Batch(Message, frozen=True):
     recalled: bool = False
     position: float = -1.0
     marks: bytes = b""
+    digests: bytes = b""
 
 
 class Types(Message, frozen=True):

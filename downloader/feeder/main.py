@@ -15,6 +15,7 @@ import msgspec
 
 from downloader.config.config import Config
 from downloader.core.frames import MAX_FRAME
+from downloader.core.item_digests import decode_digests, item_digests
 from downloader.core.item_states import OWNED, changed
 from downloader.core.listing import NO_SERVER, ONE_FILE
 from downloader.core.name_list import encode_names
@@ -128,6 +129,7 @@ def _obey(
     """Carry out commands until the last one."""
     inbox = _Inbox(link)
     told = config.column_types
+    digests = _keeps_digests(config)
     for command in iter(inbox.command, None):
         if isinstance(lister, DeclaresColumns) and isinstance(command, (Recall, Continue)):
             begun = isinstance(command, Recall) or bool(command.cursor)
@@ -138,7 +140,8 @@ def _obey(
             page = lister.recall(command)
             if duplicates:
                 page = duplicates.recall(command.seq, page)
-            outbox.send(_batch(command.seq, page, recalled=True))
+            # Those in the journal stay, unless the batch was corrected.
+            outbox.send(_batch(command.seq, page, recalled=True, digests=digests and bool(page.cursor)))
         elif isinstance(command, Continue):
             with contextlib.ExitStack() as opened:
                 known = _known(config, command.seq)
@@ -201,13 +204,26 @@ def _beat(link: PlainChildLink) -> None:
         link.send(Heartbeat(Tally(), 0))
 
 
-def _batch(seq: int, page: Page, *, recalled: bool = False, known: Known | None = None) -> Batch:
+def _keeps_digests(config: Config) -> bool:
+    """Return whether the journal is to tell items of one name apart, when the source is read again."""
+    return not (config.slice or config.dry_run or config.sink_kind.shard_items(config))
+
+
+def _batch(
+    seq: int, page: Page, *, recalled: bool = False, known: Known | None = None, digests: bool = False
+) -> Batch:
     if page.names is not None:
         names = page.names
         items = _encode(list(zip(names)))  # like Items whose other fields are omitted
     else:
         names = [item.name for item in page.items]
         items = _encode(page.items)
+    packed = item_digests(page.items) if digests and page.items else b""
+    marks = b""
+    if known and packed:
+        marks = known.marks_of_items(seq, page.items, decode_digests(packed, len(names)))
+    elif known:
+        marks = known.marks_of_names(seq, names)
     return Batch(
         seq=seq,
         count=len(names),
@@ -217,13 +233,14 @@ def _batch(seq: int, page: Page, *, recalled: bool = False, known: Known | None 
         items=items,
         recalled=recalled,
         position=page.position,
-        marks=known.marks(seq, names) if known else b"",
+        marks=marks,
+        digests=packed,
     )
 
 
 def _check_size(batch: Batch, config: Config) -> None:
     """Raise ConfigError if ``batch`` is too large to be sent, with room to say what failed."""
-    size = len(batch.items) + len(batch.names) + _FAILURE_BYTES * batch.count
+    size = len(batch.items) + len(batch.names) + len(batch.digests) + _FAILURE_BYTES * batch.count
     if size <= MAX_FRAME:
         return
     shard_items = config.sink_kind.shard_items(config)
@@ -269,6 +286,7 @@ def _read_on(
     seq, listed = start.seq, start.listed
     shard_items = config.sink_kind.shard_items(config)
     sizes = _sizes(shard_items)
+    digests = _keeps_digests(config)
 
     def size() -> int:
         maximum = next(sizes)
@@ -286,7 +304,7 @@ def _read_on(
         if read.note:
             link.send(Log("warning", read.note))
         page = duplicates.settle(seq, read) if duplicates else read
-        batch = _batch(seq, page, known=known)
+        batch = _batch(seq, page, known=known, digests=digests)
         if config.again:
             batch = msgspec.structs.replace(batch, marks=_owned(page.items))
         outbox.send(batch)

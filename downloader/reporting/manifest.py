@@ -144,7 +144,7 @@ class JournalRows:
             places = [("", "")] * len(marks)
             if self._locate is not None:
                 places = self._locate(marks, () if self._config.again else names)
-            found = self._known.find(batch, names)
+            found = self._known.find(batch, names, self._journal.digests)
             if missing := {
                 index: place for index, place in zip(stored, places, strict=True) if index not in found
             }:

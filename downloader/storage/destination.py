@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import hashlib
 import os
 import tempfile
@@ -365,7 +366,13 @@ class Destination:
             return {}  # the owner may be in another slice
         if self._has_shards:
             return {}  # no file has the name of an item
-        return settle_contested(self.journal, self.root, self._config.layout, self.job.lost_before_ns)
+        return settle_contested(
+            self.journal,
+            self.root,
+            self._config.layout,
+            self.job.lost_before_ns,
+            functools.partial(known.among, self.home),
+        )
 
     def _agree(self) -> tuple[JobSpec, bool]:
         """Return the job of the journal, which must match, and whether it is resumed.
@@ -392,7 +399,9 @@ class Destination:
             self.journal.begin(mine)
             return mine, False
         same = job.kind == mine.kind and identity.owns(job.source)
-        if not self.journal.position()[2]:
+        # Killed when it had just begun to read its source again, the job still has what it has stored.
+        read_again = same and known.exists(self.home)
+        if not (self.journal.position()[2] or read_again):
             # Nothing was listed: the journal belongs to no source yet, and all files existed before. Or a
             # power cut lost what was listed.
             if self.cut_off:
@@ -402,6 +411,7 @@ class Destination:
                 self._check_begin()
             if not same:
                 known_records.forget(self.home)
+                known.remove(self.home)
             mine = self._settled(mine)
             self.journal.begin(mine, anew=True)
             return mine, same

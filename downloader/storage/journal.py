@@ -13,7 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from downloader.core.checksum import crc32
 from downloader.core.column_types import ColumnTypes
+from downloader.core.item_digests import Digest, decode_digests
 from downloader.core.item_states import OWNED, changed, merge, summed, unpack, written
 from downloader.core.limits import MOST_BATCH_ITEMS
 from downloader.core.name_list import decode_names
@@ -154,7 +156,7 @@ class Journal:
             self._forget_listing()
 
     def _forget_listing(self) -> None:
-        for table in ("batch", "listing", "published", "failure", "shard"):
+        for table in ("batch", "listing", "published", "failure", "shard", "digest"):
             self._rows.delete(table, "1")
         self._put("ended", "")
 
@@ -226,6 +228,7 @@ class Journal:
         with self._rows.transaction():
             self._rows.add("batch", batch.seq, batch.count, 0, 0, 0, 0, 0)
             self._rows.add("listing", batch.seq, batch.cursor, batch.names, batch.origin)
+            self._put_digests(batch)
             if batch.marks:
                 self._recount(batch.seq, batch.marks)
             if self.read:
@@ -233,7 +236,27 @@ class Journal:
 
     def correct(self, batch: Batch) -> None:
         """Replace cursor, names and origin of a batch, whose items the source has corrected."""
-        self._rows.put("listing", batch.seq, batch.cursor, batch.names, batch.origin)
+        with self._rows.transaction():
+            self._rows.put("listing", batch.seq, batch.cursor, batch.names, batch.origin)
+            self._put_digests(batch)
+
+    def _put_digests(self, batch: Batch) -> None:
+        if batch.digests:
+            self._rows.put("digest", batch.seq, crc32(batch.names), batch.digests)
+
+    def digests(self, batch: BatchRow) -> list[Digest] | None:
+        """Return the digests of the items of ``batch``, None if they are not known.
+
+        So it is where names alone tell items apart, and in a journal of an earlier version. One that has
+        gone on with a journal of this version has left digests behind that are of other items.
+        """
+        row = self._rows.find("digest", "WHERE seq = ?", batch.seq)
+        if row is None or row[1] != crc32(batch.names):
+            return None
+        try:
+            return decode_digests(row[2], batch.count)
+        except ValueError as error:
+            raise self._rows.damaged(f"batch {batch.seq}: {error}") from error
 
     def marks(self, seq: int) -> bytes:
         """Return the packed item states of batch ``seq`` as last recorded; b"" if there are none."""

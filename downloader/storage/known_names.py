@@ -1,33 +1,47 @@
-"""Keep a table of the files stored in an earlier pass over the source, by name, for --relist.
+"""Keep a table of the files stored in an earlier pass over the source, for --relist.
 
 When a source is read again, its items come in other batches. So the published items of the journal are
-copied into a table of names, ``DEST/.downloader/known.sqlite``. Then the journal is emptied, and the feeder
-looks up each listed name in the table. A known file is verified on the disk, as after a kill, and needs no
-request.
+copied into a table, ``DEST/.downloader/known.sqlite``. Then the journal is emptied, and the feeder looks up
+each listed item in the table. A known file is verified on the disk, as after a kill, and needs no request.
+
+What is known belongs to an item: to its name, its URL, and the size and checksum that it is to have
+(``core.item_digests``). A list that was edited may have another URL under the name of a file, and of
+several items of one name any may have been stored. So an item that was not stored before is fetched, and
+replaces the file of its name only if no other item owns that (``storage.name_owners``). Where nothing but
+the name is known, of a source without URLs and in a journal of an earlier version, the name decides.
 
 The table gets its name when it is complete, and is removed when the source has been read to its end. Each
-entry is used for one item only: a second item of that name is fetched, and fails because the name is taken.
+entry is used for one item only.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import sqlite3
+from collections.abc import Collection, Iterator, Sequence
 
-from downloader.core.item_states import IN_FLIGHT, OWNED, SKIPPED, ItemStates, unpack
+from downloader.core.item_digests import Digest
+from downloader.core.item_states import IN_FLIGHT, OWNED, SKIPPED, UNTOUCHED, ItemStates, intent, unpack
 from downloader.core.name_list import decode_names
 from downloader.files.database import attach, connect, translated
 from downloader.files.database import remove as remove_database
 from downloader.files.directory import Directory
+from downloader.messages import Item
 from downloader.storage.journal import Journal
 
-__all__ = ["Known", "exists", "remove", "write"]
+__all__ = ["Known", "among", "exists", "remove", "write"]
 
 _NAME = "known.sqlite"
+# `known` has what is known by name alone. A table of an earlier version has no `item`.
 _SCHEMA = """
-CREATE TABLE known (
+CREATE TABLE IF NOT EXISTS known (
     name TEXT PRIMARY KEY, state INTEGER NOT NULL, crc INTEGER NOT NULL, seq INTEGER, idx INTEGER
-) WITHOUT ROWID
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS item (
+    name TEXT NOT NULL, url INTEGER NOT NULL, checksum INTEGER NOT NULL,
+    state INTEGER NOT NULL, crc INTEGER NOT NULL, seq INTEGER, idx INTEGER,
+    PRIMARY KEY (name, url, checksum)
+) WITHOUT ROWID;
 """
 
 
@@ -54,27 +68,71 @@ def write(home: Directory, journal: Journal) -> None:
         contextlib.closing(connect(temporary, _SCHEMA, create=True)) as database,
     ):
         database.execute("PRAGMA journal_mode = OFF")
-        database.execute(_SCHEMA)
+        database.executescript(_SCHEMA)
         if exists(home):
             attach(database, home / _NAME, "older", _SCHEMA)
         database.execute("BEGIN")
         if exists(home):
             database.execute("INSERT INTO known SELECT name, state, crc, NULL, NULL FROM older.known")
-        database.executemany(
-            "INSERT OR REPLACE INTO known VALUES (?, ?, ?, NULL, NULL)", _published(journal)
-        )
+            if _has_items(database, "older"):
+                database.execute(
+                    "INSERT INTO item SELECT name, url, checksum, state, crc, NULL, NULL FROM older.item"
+                )
+        for entry in _published(journal):
+            _add(database, *entry)
         database.execute("COMMIT")
     for suffix in ("-wal", "-shm"):  # of the table that is being replaced
         (home / f"{_NAME}{suffix}").unlink(missing_ok=True)
     temporary.rename(_NAME)
 
 
-def _published(journal: Journal) -> Iterator[tuple[str, int, int]]:
+def _has_items(database: sqlite3.Connection, schema: str) -> bool:
+    query = f"SELECT count(*) FROM {schema}.sqlite_master WHERE name = 'item'"
+    return bool(database.execute(query).fetchone()[0])
+
+
+def _published(journal: Journal) -> Iterator[tuple[str, Digest | None, int, int]]:
     for row in journal.batches():
         names = decode_names(row.names)
-        for name, state, crc in zip(names, *unpack(row.marks), strict=False):
+        digests: Sequence[Digest | None] = journal.digests(row) or [None] * len(names)
+        for name, digest, state, crc in zip(names, digests, *unpack(row.marks), strict=False):
             if IN_FLIGHT < state < SKIPPED or state == OWNED:
-                yield name, state, crc
+                yield name, digest, state, crc
+
+
+def _add(database: sqlite3.Connection, name: str, digest: Digest | None, state: int, crc: int) -> None:
+    """Add an entry. It takes the place of those of its name that have other bytes.
+
+    Items of one name and the same bytes are one file. That a file is damaged says nothing about others.
+    """
+    if state == OWNED:
+        for table in ("known", "item"):
+            if database.execute(f"SELECT 1 FROM {table} WHERE name = ?", (name,)).fetchone():
+                return
+    else:
+        database.execute("DELETE FROM known WHERE name = ?", (name,))
+        database.execute("DELETE FROM item WHERE name = ? AND (state, crc) != (?, ?)", (name, state, crc))
+    if digest is None:
+        database.execute("INSERT INTO known VALUES (?, ?, ?, NULL, NULL)", (name, state, crc))
+    else:
+        database.execute(
+            "INSERT OR REPLACE INTO item VALUES (?, ?, ?, ?, ?, NULL, NULL)", (name, *digest, state, crc)
+        )
+
+
+def among(home: Directory, names: Collection[str]) -> set[str]:
+    """Return those of ``names`` under which an earlier pass has stored a file. Raises JournalError."""
+    if not exists(home):
+        return set()
+    path = home / _NAME
+    with translated(path), contextlib.closing(connect(path, _SCHEMA)) as database:
+        tables = ("known", "item") if _has_items(database, "main") else ("known",)
+        return {
+            name
+            for name in names
+            for table in tables
+            if database.execute(f"SELECT 1 FROM {table} WHERE name = ?", (name,)).fetchone()
+        }
 
 
 class Known:
@@ -90,27 +148,74 @@ class Known:
             self._database = connect(self._path, _SCHEMA)
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute("PRAGMA synchronous = NORMAL")
-            self._database.execute("UPDATE known SET seq = NULL, idx = NULL WHERE seq >= ?", (seq,))
+            self._database.executescript(_SCHEMA)
+            for table in ("known", "item"):
+                self._database.execute(f"UPDATE {table} SET seq = NULL, idx = NULL WHERE seq >= ?", (seq,))
 
     def close(self) -> None:
         """Close the table; it stays on the disk."""
         self._database.close()
 
-    def marks(self, seq: int, names: Sequence[str]) -> bytes:
-        """Return the packed item states known for the items of batch ``seq``; b"" if none is known."""
+    def marks_of_names(self, seq: int, names: Sequence[str]) -> bytes:
+        """Return the packed states known for the items of batch ``seq``, which have nothing but names.
+
+        They are b"" if none is known.
+        """
         found = ItemStates(len(names))
         states, crcs = found.arrays
-        some = False
+        with self._transaction():
+            for index, name in enumerate(names):
+                states[index], crcs[index] = self._by_name(seq, index, name)
+        return found.packed() if any(states) else b""
+
+    def marks_of_items(self, seq: int, items: Sequence[Item], digests: Sequence[Digest]) -> bytes:
+        """Return the packed states known for the ``items`` of batch ``seq``; b"" if none is known."""
+        found = ItemStates(len(items))
+        states, crcs = found.arrays
+        with self._transaction():
+            for index, (item, digest) in enumerate(zip(items, digests, strict=True)):
+                if not item.fault:
+                    states[index], crcs[index] = self._known(seq, index, item, digest)
+        return found.packed() if any(states) else b""
+
+    def _known(self, seq: int, index: int, item: Item, digest: Digest) -> tuple[int, int]:
+        """Return what is known of an item: its state and the CRC-32 of its file.
+
+        One that is to have another size or checksum than before is OWNED: it is fetched, and replaces its
+        file. Where several items share a file, none is known to own it if it is not as it was.
+        """
+        rows = self._database.execute(
+            "SELECT url, checksum, state, crc, seq, idx FROM item WHERE name = ?", (item.name,)
+        ).fetchall()
+        if not rows:
+            return self._by_name(seq, index, item.name, item.size)
+        mine = [row for row in rows if row[0] == digest.url and row[4:] in ((None, None), (seq, index))]
+        if not mine:
+            return UNTOUCHED, 0
+        url, checksum, state, crc = min(mine, key=lambda row: row[1] != digest.checksum)[:4]
+        self._database.execute(
+            "UPDATE item SET seq = ?, idx = ? WHERE name = ? AND url = ? AND checksum = ?",
+            (seq, index, item.name, url, checksum),
+        )
+        agrees = digest.checksum in (0, checksum) and item.size in (-1, state - 2)
+        if state == OWNED or not agrees:
+            return (OWNED, 0) if len(rows) == 1 else (UNTOUCHED, 0)
+        return (state if len(rows) == 1 else intent(state - 2)), crc
+
+    def _by_name(self, seq: int, index: int, name: str, size: int = -1) -> tuple[int, int]:
+        """Return what is known of an item by its name alone; ``size``: what it is to have, or -1."""
+        row = self._database.execute("SELECT * FROM known WHERE name = ?", (name,)).fetchone()
+        if row is None or row[3:] not in ((None, None), (seq, index)):
+            return UNTOUCHED, 0
+        state, crc = row[1:3]
+        if state != OWNED and size not in (-1, state - 2):
+            return UNTOUCHED, 0
+        self._database.execute("UPDATE known SET seq = ?, idx = ? WHERE name = ?", (seq, index, name))
+        return state, crc
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
         with translated(self._path):
             self._database.execute("BEGIN")
-            for index, name in enumerate(names):
-                row = self._database.execute("SELECT * FROM known WHERE name = ?", (name,)).fetchone()
-                if row is None or row[3:] not in ((None, None), (seq, index)):
-                    continue
-                self._database.execute(
-                    "UPDATE known SET seq = ?, idx = ? WHERE name = ?", (seq, index, name)
-                )
-                states[index], crcs[index] = row[1:3]
-                some = True
+            yield
             self._database.execute("COMMIT")
-        return found.packed() if some else b""

@@ -1,7 +1,8 @@
 """Find the record of a stored file: in the spools by its batch and index, or by name.
 
 A source that is read again (--relist) has other batches. So the records of what is stored are first copied
-into a table of names, ``DEST/.downloader/records-known.sqlite``, and the spools are removed.
+into a table by name, and by URL where the journal tells items of one name apart (``core.item_digests``):
+``DEST/.downloader/records-known.sqlite``. The spools are removed.
 
 Whatever a record says about where it belongs, it is used only for a file with its size and CRC-32, and for
 the name of which it has the CRC-32. Of several the newest is used: an item may have been fetched again.
@@ -11,12 +12,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
 from downloader.core import item_states
 from downloader.core.file_records import Record, records, unpack
+from downloader.core.item_digests import Digest
 from downloader.core.item_states import ItemState
 from downloader.core.name_list import decode_names
 from downloader.errors import UNDECODABLE
@@ -29,10 +32,16 @@ from downloader.storage.record_spool import frames, read_frame, remove, spools
 __all__ = ["KnownRecords", "forget", "write"]
 
 _TABLE, _INDEX = "records-known.sqlite", "records-index.sqlite"
+# As in `known_names`: `known` is by name alone, and a table of an earlier version has no `item`.
 _KNOWN = """
-CREATE TABLE known (
+CREATE TABLE IF NOT EXISTS known (
     name TEXT PRIMARY KEY, size INTEGER NOT NULL, crc INTEGER NOT NULL, record BLOB NOT NULL
-) WITHOUT ROWID
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS item (
+    name TEXT NOT NULL, url INTEGER NOT NULL,
+    size INTEGER NOT NULL, crc INTEGER NOT NULL, record BLOB NOT NULL,
+    PRIMARY KEY (name, url)
+) WITHOUT ROWID;
 """
 _FRAMES = """
 CREATE TABLE frame (
@@ -69,9 +78,15 @@ class KnownRecords:
             self._index.execute("COMMIT")
             table = home / _TABLE
             self._known = connect(table, _KNOWN) if table.exists() else None
+            self._has_items = self._known is not None and _has_items(self._known, "main")
 
-    def find(self, batch: BatchRow, names: Sequence[str]) -> dict[int, Record]:
-        """Return the records of stored items of ``batch`` that are known, by index."""
+    def find(
+        self, batch: BatchRow, names: Sequence[str], digests: Callable[[BatchRow], list[Digest] | None]
+    ) -> dict[int, Record]:
+        """Return the records of stored items of ``batch`` that are known, by index.
+
+        ``digests``: returns those of its items (``Journal.digests``).
+        """
         states, crcs = (array.tolist() for array in item_states.unpack(batch.marks))
         found: dict[int, Record] = {}
         if len(states) != len(names):
@@ -87,18 +102,29 @@ class KnownRecords:
                 with contextlib.suppress(*UNDECODABLE):  # of another version: as if it were not there
                     found |= records(unpack(payload), names, states, crcs)
         if self._known is not None:
+            of_items = digests(batch) if self._has_items else None
             for mark in item_states.published(batch.marks):
-                if mark.index not in found and (record := self._by_name(names[mark.index], mark)):
-                    found[mark.index] = record
+                at = mark.index
+                if at not in found and (
+                    record := self._of_item(names[at], of_items[at] if of_items else None, mark)
+                ):
+                    found[at] = record
         return found
 
-    def _by_name(self, name: str, mark: ItemState) -> Record | None:
+    def _of_item(self, name: str, digest: Digest | None, mark: ItemState) -> Record | None:
         assert self._known is not None
+        row = None
         with translated(self._path):
-            row = self._known.execute(
-                "SELECT record FROM known WHERE name = ? AND size = ? AND crc = ?",
-                (name, mark.size, mark.crc),
-            ).fetchone()
+            if digest is not None:
+                row = self._known.execute(
+                    "SELECT record FROM item WHERE name = ? AND url = ? AND size = ? AND crc = ?",
+                    (name, digest.url, mark.size, mark.crc),
+                ).fetchone()
+            if row is None:
+                row = self._known.execute(
+                    "SELECT record FROM known WHERE name = ? AND size = ? AND crc = ?",
+                    (name, mark.size, mark.crc),
+                ).fetchone()
         with contextlib.suppress(TypeError, *UNDECODABLE):  # damaged: as if it were not there
             return None if row is None else _decode(row[0])
         return None
@@ -140,20 +166,29 @@ def write(home: Directory, journal: Journal, *, keep: bool) -> None:
             contextlib.closing(connect(temporary, _KNOWN, create=True)) as database,
         ):
             database.execute("PRAGMA journal_mode = OFF")
-            database.execute(_KNOWN)
+            database.executescript(_KNOWN)
             if keep and table.exists():
                 attach(database, table, "older", _KNOWN)
             database.execute("BEGIN")
             if keep and table.exists():
                 database.execute("INSERT INTO known SELECT name, size, crc, record FROM older.known")
-            database.executemany(
-                "INSERT OR REPLACE INTO known VALUES (?, ?, ?, ?)", _stored(known, journal)
-            )
+                if _has_items(database, "older"):
+                    database.execute("INSERT INTO item SELECT name, url, size, crc, record FROM older.item")
+            for name, digest, *stored in _stored(known, journal):
+                key = (name,) if digest is None else (name, digest.url)
+                table_of = "known" if digest is None else "item"
+                places = ", ".join("?" * (len(key) + len(stored)))
+                database.execute(f"INSERT OR REPLACE INTO {table_of} VALUES ({places})", (*key, *stored))
             database.execute("COMMIT")
     finally:
         known.close()
     temporary.rename(_TABLE)
     remove(home)
+
+
+def _has_items(database: sqlite3.Connection, schema: str) -> bool:
+    query = f"SELECT count(*) FROM {schema}.sqlite_master WHERE name = 'item'"
+    return bool(database.execute(query).fetchone()[0])
 
 
 def forget(home: Directory) -> None:
@@ -162,10 +197,11 @@ def forget(home: Directory) -> None:
     remove_database(home / _TABLE)
 
 
-def _stored(known: KnownRecords, journal: Journal) -> Iterator[tuple[str, int, int, bytes]]:
+def _stored(known: KnownRecords, journal: Journal) -> Iterator[tuple[str, Digest | None, int, int, bytes]]:
     for row in journal.batches():
         names = decode_names(row.names)
-        found = known.find(row, names)
+        found = known.find(row, names, journal.digests)
+        digests: Sequence[Digest | None] = journal.digests(row) or [None] * len(names)
         for mark in item_states.published(row.marks):
             if record := found.get(mark.index):
-                yield names[mark.index], mark.size, mark.crc, _encode(record)
+                yield names[mark.index], digests[mark.index], mark.size, mark.crc, _encode(record)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import unicodedata
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from downloader.core.item_states import IN_FLIGHT, OWNED, SKIPPED, UNOWNED, unpack
@@ -25,13 +26,18 @@ CHUNK = 100_000
 
 
 def settle_contested(
-    journal: Journal, root: Path, layout: str, lost_before_ns: int
+    journal: Journal,
+    root: Path,
+    layout: str,
+    lost_before_ns: int,
+    earlier: Callable[[Collection[str]], Collection[str]],
 ) -> dict[int, dict[int, int]]:
     """Give a claim to each ``name-taken`` item whose name no other item owns; return all claims.
 
     The claims are by batch and index.
 
-    ``lost_before_ns``: see ``core.ownership.Rules``. Raises JournalError.
+    ``lost_before_ns``: see ``core.ownership.Rules``. ``earlier``: returns those of some names under which
+    an earlier pass over the source has stored a file, which is the job's own. Raises JournalError.
     """
     found: dict[int, dict[int, int]] = {}
     after = (-1, -1)
@@ -42,12 +48,14 @@ def settle_contested(
             items.setdefault(failure.name, (seq, failure.index))
         for name in _owned(journal, items):
             del items[name]
+        ours = earlier(items.keys())
         for name, (seq, index) in items.items():
             if not is_inside(where := place(name, layout)):
                 continue  # not written by this program
             path = root / where
             if not _has_other_spelling(path):
-                found.setdefault(seq, {})[index] = _claim(path, lost_before_ns)
+                claim = OWNED if name in ours else _claim(path, lost_before_ns)
+                found.setdefault(seq, {})[index] = claim
     for seq, claims in found.items():
         journal.claim(seq, claims)
     return found

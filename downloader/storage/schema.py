@@ -13,6 +13,8 @@ published  seq, marks           sizes and checksums of published items (core.ite
 failure    seq, idx, name, url, code, detail, attempts
 shard      number, seq          the shards of a batch, where the sink has shards
            done                 0 open, 1 its outcome is in the other tables
+digest     seq, digests         of the items of a batch, if they have URLs (core.item_digests)
+           names                CRC-32 of ``listing.names``: whose digests they are
 
 The rows of ``batch`` are small, so that adding up a million of them, or finding the open ones, reads few
 pages. Names and marks are each written once. Every row has a ``sum``, the CRC-32 of its other values
@@ -57,6 +59,9 @@ CREATE TABLE IF NOT EXISTS shard (
     number INTEGER PRIMARY KEY, seq INTEGER NOT NULL, done INTEGER NOT NULL, sum INTEGER NOT NULL
 );
 CREATE INDEX IF NOT EXISTS shard_of_batch ON shard (seq);
+CREATE TABLE IF NOT EXISTS digest (
+    seq INTEGER PRIMARY KEY, names INTEGER NOT NULL, digests BLOB NOT NULL, sum INTEGER NOT NULL
+);
 """
 """What later versions of this program have added to a format; earlier ones ignore it."""
 
@@ -67,6 +72,7 @@ TYPES: Final[dict[str, tuple[type, ...]]] = {
     "published": (int, bytes, int),
     "failure": (int, int, str, str, str, str, int, int),
     "shard": (int,) * 4,
+    "digest": (int, int, bytes, int),
 }
 """The types of the values of each table; SQLite itself keeps what it is given."""
 

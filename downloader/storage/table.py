@@ -82,7 +82,7 @@ class Rows:
             self._db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
             if not self._has_schema():
                 self._db.executescript(f"BEGIN; {SCHEMA} {ADDED} COMMIT;")
-            elif not self._has_table("shard"):
+            elif not self._has_table("digest"):  # the last that was added
                 self._db.executescript(f"BEGIN; {ADDED} COMMIT;")
         elif not self._has_schema():
             raise JournalError(f"{self.path} is empty; the run that made it ended before it began")

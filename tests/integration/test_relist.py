@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 import signal
+import sqlite3
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 from checker import agree
 from harness import DevServer, Job, serving
-from servers import Server, listing, ok, status
+from servers import Request, Server, Step, Until, listing, ok, status
+
+from downloader.files.directory import open_home
+from downloader.storage.journal import Journal
 
 ONE = ("--workers", 1, "--json")
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -112,6 +119,148 @@ def test_second_item_of_a_known_name_fails_as_taken(run_downloader: Run, tmp_pat
         report = report_of(run_downloader(urls, "-o", dest, *ONE, "--relist"), 1)
         assert (report["skipped"], report["failed_by_error"]) == (1, {"name-taken": 1})
         assert (dest / "a").read_bytes() == b"first"
+
+
+def body_of(target: str) -> bytes:
+    return b"shared" if target.startswith("/shared") else f"body of {target.partition('?')[0]}".encode()
+
+
+def sha256_of(target: str) -> str:
+    return hashlib.sha256(body_of(target)).hexdigest()
+
+
+class Edited:
+    """A list with columns, which is edited between two runs."""
+
+    SIGNED = "/signed?part=2&X-Amz-Date={0}&X-Amz-Expires=6{0}&X-Amz-Signature={0}"
+    FIRST = (
+        ("same", "/same", "", sha256_of("/same")),
+        ("signed", SIGNED.format(1), "", ""),
+        ("url", "/url/1", "", ""),
+        ("right", "/right", "", ""),
+        ("wrong", "/wrong", "", ""),
+        ("other", "/other", "", sha256_of("/other")),
+        ("size", "/size", "", ""),
+        ("small", "/small", "", ""),
+        ("shared", "/shared/1", "", ""),
+        ("shared", "/shared/2", "", ""),
+        ("taken", "/taken/1", "", ""),
+        ("taken", "/taken/2", "", ""),
+        ("moved", "/A/moved", "", ""),
+        ("moved-2", "/B/moved", "", ""),
+    )
+    SECOND = (
+        ("moved", "/C/moved", "", ""),
+        ("moved-2", "/A/moved", "", ""),
+        ("moved-3", "/B/moved", "", ""),
+        ("same", "/same", "", sha256_of("/same")),
+        ("signed", SIGNED.format(2), "", ""),
+        ("url", "/url/2", "", ""),
+        ("right", "/right", str(len(body_of("/right"))), sha256_of("/right")),
+        ("wrong", "/wrong", "", "0" * 64),
+        ("other", "/other", "", "1" * 64),
+        ("size", "/size", str(len(body_of("/size"))), ""),
+        ("small", "/small", "1", ""),
+        ("shared", "/shared/1", "", ""),
+        ("shared", "/shared/2", "", ""),
+        ("taken", "/taken/1", "", ""),
+        ("taken", "/taken/2", "", ""),
+    )
+
+    def __init__(self, path: Path, server: Server) -> None:
+        self.path = path
+        self.server = server
+
+    def write(self, rows: Sequence[tuple[str, str, str, str]]) -> None:
+        lines = [f"{name},{self.server.url}{target},{size},{sha}" for name, target, size, sha in rows]
+        self.path.write_text("\n".join(["name,url,size,sha256", *lines, ""]))
+
+
+def every_target(request: Request) -> Sequence[Step]:
+    return ok(body_of(request.target))
+
+
+def test_what_is_known_belongs_to_a_row_not_to_a_name(run_downloader: Run, tmp_path: Path) -> None:
+    """An edited list kept old bytes under new URLs, and with checksums that are not theirs: exit 0."""
+    dest, manifest = tmp_path / "d", tmp_path / "m.jsonl"
+    targets = {row[1] for row in (*Edited.FIRST, *Edited.SECOND)}
+    with Server(routes=dict.fromkeys(targets, every_target)) as server:
+        rows = Edited(tmp_path / "l.csv", server)
+        argv = (rows.path, "-o", dest, *ONE, "--retries", 0, "--manifest", manifest)
+        rows.write(Edited.FIRST)
+        assert report_of(run_downloader(*argv), 1)["failed_by_error"] == {"name-taken": 1}
+        taken = (dest / "taken").read_bytes()
+        rows.write(Edited.SECOND)
+        expected = {"checksum-mismatch": 2, "size-mismatch": 1, "name-taken": 1}
+        for again in range(2):
+            before = len(server.requests)
+            report = report_of(run_downloader(*argv, "--relist"), 1)
+            asked = {request.target for request in server.requests[before:]}
+            assert report["failed_by_error"] == expected
+            assert report["replaced"] == 0, "of its own"
+            assert asked.isdisjoint({"/same", "/size", Edited.SIGNED.format(2), "/shared/1", "/shared/2"})
+            assert ("/url/2" in asked) is not again, "what the second run has stored, the third has"
+            assert (dest / "taken").read_bytes() == taken
+            found = [json.loads(line) for line in manifest.read_text().splitlines()]
+            for row in found:
+                target = row["url"].removeprefix(server.url)
+                assert (dest / row["name"]).read_bytes() == body_of(target), row
+                assert row["status"] == 200, "with its record"
+            assert {(row["name"], row["url"].removeprefix(server.url)) for row in found} >= {
+                *(("moved", "/C/moved"), ("moved-2", "/A/moved"), ("moved-3", "/B/moved")),
+                *(("shared", "/shared/1"), ("shared", "/shared/2"), ("url", "/url/2")),
+            }
+
+
+def test_edited_list_resumes_after_a_kill(
+    start: Callable[..., Job], run_downloader: Run, tmp_path: Path
+) -> None:
+    """Killed before it had listed anything again, a job took its own files for those of somebody else."""
+    dest, asked, opened = tmp_path / "d", Event(), Event()
+
+    def held(request: Request) -> Sequence[Step]:
+        asked.set()
+        return [Until(opened), *every_target(request)]
+
+    targets = [f"/{part}/{number}" for part in "ab" for number in range(40)]
+    with Server(routes=dict.fromkeys(targets, every_target)) as server:
+        rows = Edited(tmp_path / "l.csv", server)
+        argv = (rows.path, "-o", dest, *ONE, "--existing", "keep")
+        rows.write([(str(number), f"/a/{number}", "", "") for number in range(40)])
+        report_of(run_downloader(*argv))
+        rows.write([(str(number), f"/{'ab'[number % 2]}/{number}", "", "") for number in range(40)])
+        server.routes["/b/1"] = held
+        job = start(*argv, "--relist")
+        assert asked.wait(60)
+        job.kill(signal.SIGKILL)
+        job.wait()
+        job.alone()
+        opened.set()
+        # As if it had been killed a moment earlier.
+        with open_home(dest / ".downloader") as home, contextlib.closing(Journal(home)) as begun:
+            begun.begin_anew()
+        for ledger in (dest / ".downloader").glob("ledger-*"):
+            ledger.unlink()
+        report = report_of(run_downloader(*argv, "--relist"))
+        assert (report["stored"] + report["skipped"], report["failed"]) == (40, 0)
+        assert not any(request.target == "/a/0" for request in server.requests[40:])
+    for number in range(40):
+        assert (dest / str(number)).read_bytes() == body_of(f"/{'ab'[number % 2]}/{number}")
+    agree(dest, 0, report)
+
+
+def test_job_of_an_earlier_version_is_known_by_names(run_downloader: Run, tmp_path: Path) -> None:
+    dest, urls = tmp_path / "d", tmp_path / "urls.txt"
+    with Server(files={"a": ok(b"a"), "b": ok(b"b")}, routes={"/other/a": ok(b"c")}) as server:
+        urls.write_text(f"{server.url}/get/a\n{server.url}/get/b\n")
+        report_of(run_downloader(urls, "-o", dest, *ONE))
+        urls.write_text(f"{server.url}/get/a\n{server.url}/get/b\n{server.url}/other/a\n")
+        with contextlib.closing(sqlite3.connect(dest / ".downloader/journal.sqlite")) as journal, journal:
+            journal.execute("DROP TABLE digest")
+        for _ in range(2):  # the second time with the digests of the first
+            report = report_of(run_downloader(urls, "-o", dest, *ONE, "--relist"), 1)
+            assert (report["skipped"], report["requests"]) == (2, 1)
+            assert report["failed_by_error"] == {"name-taken": 1}
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ SINKS = "tests/unit/test_sinks.py::"
 SOURCES = "tests/integration/test_sources.py::"
 SYSTEMS = "tests/faults/test_file_systems.py::"
 TAKEN = "tests/faults/test_names_taken.py::"
+RELIST = "tests/integration/test_relist.py::"
 RESUME = "tests/integration/test_resume.py::"
 LISTING = "tests/faults/test_hostile_listing.py::"
 
@@ -34,6 +35,38 @@ KNOWN = (
         "source_kind(self._config).editable",
         "True",
         ("tests/integration/test_relist.py::test_server_that_is_down_takes_nothing_back",),
+    ),
+    Mutant(
+        "a file of an earlier pass is known by its name only",
+        "--relist of an edited list: old bytes under a new URL, a manifest that pairs them, and exit 0",
+        "Known._known",
+        "row[0] == digest.url",
+        "True",
+        (f"{RELIST}test_what_is_known_belongs_to_a_row_not_to_a_name",),
+    ),
+    Mutant(
+        "a new size or checksum of a row is not looked at",
+        "--relist with a corrected checksum skips the file that does not have it",
+        "Known._known",
+        "digest.checksum in (0, checksum) and item.size in (-1, state - 2)",
+        "True",
+        (f"{RELIST}test_what_is_known_belongs_to_a_row_not_to_a_name",),
+    ),
+    Mutant(
+        "files of an earlier pass are somebody else's",
+        "--relist of an edited list counts own files as replaced, and --existing keep keeps old bytes",
+        "settle_contested",
+        "OWNED if name in ours else _claim(path, lost_before_ns)",
+        "_claim(path, lost_before_ns)",
+        (f"{RELIST}test_what_is_known_belongs_to_a_row_not_to_a_name",),
+    ),
+    Mutant(
+        "a job that is read again begins anew",
+        "--relist killed before it lists: --existing keep keeps old bytes under new URLs, with exit 0",
+        "Destination._agree",
+        "not (self.journal.position()[2] or read_again)",
+        "not self.journal.position()[2]",
+        (f"{RELIST}test_edited_list_resumes_after_a_kill",),
     ),
     Mutant(
         "samples of an earlier run are stored again",
@@ -284,10 +317,10 @@ KNOWN = (
     Mutant(
         "known name accepted twice",
         "with --relist a second item of a name is skipped, and its content is not stored",
-        "Known.marks",
+        "Known._by_name",
         "row is None or row[3:] not in ((None, None), (seq, index))",
         "row is None",
-        ("tests/integration/test_relist.py::test_second_item_of_a_known_name_fails_as_taken",),
+        (f"{RELIST}test_job_of_an_earlier_version_is_known_by_names",),
     ),
     # Journal, cursor, ledger
     Mutant(
