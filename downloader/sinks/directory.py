@@ -5,7 +5,13 @@ complete, ``linkat`` gives the file its name. That call never replaces a file, s
 name is detected at no cost; and a crash leaves nothing behind. On file systems without ``O_TMPFILE``, a
 temporary name beside the target and ``link`` and ``unlink`` do the same. That name is
 ``.downloader-BATCH-ITEM``; the next worker that fetches the item uses the same one, so nothing is left
-over. Without hard links (FAT, some network file systems), ``renameat2`` with RENAME_NOREPLACE is used.
+over.
+
+A file that is to be replaced is exchanged with the new one under that name (``renameat2``), and looked at
+once more: only if it is the one that the decision was about is it removed. Else the two are exchanged
+back. After a kill in between ``sinks.exchanged`` does that.
+
+Without hard links (FAT, some network file systems), ``renameat2`` with RENAME_NOREPLACE is used.
 Measured on ext4 and tmpfs, this is no slower than a temporary name and ``rename`` (docs/design.md).
 
 Directories below the destination are opened one segment at a time without following symbolic links, and
@@ -28,11 +34,11 @@ from typing import NamedTuple
 
 from downloader.core.checksum import MOST_READ, UNREAD, crc32
 from downloader.core.file_errors import Step, code_of
-from downloader.core.item_states import OWNED
+from downloader.core.item_states import OWNED, Claim
 from downloader.core.naming import shown
-from downloader.core.ownership import Decision, Rules, rule
+from downloader.core.ownership import Decision, Rules, file_id, is_valid, rule, unsettled
 from downloader.errors import DestinationError, FetchError
-from downloader.files.rename import rename_new
+from downloader.files.rename import exchange, rename_new
 from downloader.messages import Item, Lease, ResponseInfo
 from downloader.process.file_descriptors import held_directories
 from downloader.process.long_work import PIECE, READ_AT_ONCE, in_thread
@@ -56,6 +62,8 @@ _digits = functools.cache(lambda fd: b"%d" % fd)
 _UNNAMED = os.O_WRONLY | _TMPFILE | os.O_CLOEXEC
 _NOWHERE = (-1, -1)
 _MOST_READS = 3  # of a large file that has the name and is changed meanwhile
+_MOST_LOOKS = 10  # at files that have the name, each of which is another one when it is to be replaced
+_MOST_EXCHANGES = 1000  # to put back what another worker, which does the same, has meanwhile moved
 # The errors of link() on file systems without hard links.
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
@@ -83,6 +91,11 @@ class _Met(NamedTuple):
     crc: int
     error: OSError | None
     times: int
+
+
+def _which(found: os.stat_result) -> tuple[int, ...]:
+    """Return which file that is. A rename changes nothing of it."""
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _identity(found: os.stat_result) -> tuple[int, ...]:
@@ -123,7 +136,7 @@ class FilesWriter:
     )
 
     def __init__(
-        self, sink: FilesSink, directory: int, leaf: str, name: str, temporary: str, claim: int
+        self, sink: FilesSink, directory: int, leaf: str, name: str, temporary: str, claim: Claim
     ) -> None:
         self._sink = sink
         self._directory = directory
@@ -217,11 +230,18 @@ class FilesWriter:
         return self._publish()
 
     def _publish(self) -> int:
-        try:
-            self._link(self._leaf)
-        except FileExistsError:
-            return self._meet()
-        return NEW
+        for _ in range(_MOST_LOOKS):
+            try:
+                self._link(self._leaf)
+                return NEW
+            except FileExistsError:
+                pass
+            # Otherwise it was removed, or another file has the name by now.
+            with contextlib.suppress(FileNotFoundError):
+                found = os.stat(self._leaf, dir_fd=self._directory, follow_symlinks=False)
+                if (how := self._meet(found)) is not None:
+                    return how
+        raise FetchError("name-taken", f"{self._name}: others put files in its place all the time")
 
     def _link(self, leaf: str) -> None:
         if not self._temporary:
@@ -243,31 +263,82 @@ class FilesWriter:
                 raise
             rename_new(self._temporary, leaf, self._directory)
 
-    def _meet(self) -> int:
-        """Replace or keep the existing file with the name; see ``core.ownership``."""
-        found = os.stat(self._leaf, dir_fd=self._directory, follow_symlinks=False)
+    def _meet(self, found: os.stat_result) -> int | None:
+        """Replace or keep the existing file with the name, ``found``; see ``core.ownership``.
+
+        Return None, and change nothing, if another file has the name by now.
+        """
         if stat.S_ISDIR(found.st_mode):
             raise taken_by_directory(self._directory, self._leaf, self._name, self._sink.layout)
-        decision = rule(self._claim, found.st_ctime_ns, self._sink.rules)
+        claim = self._claim
+        decision = rule(claim, found, self._sink.rules)
+        kept = decision in (Decision.KEEP, Decision.REFUSE)
+        same = False
         # A large file that is replaced anyway is not read, which takes long. A file of the item's own that
         # was not verified is replaced even if it looks the same.
         unread = decision is Decision.REPLACE_FOREIGN and self.size > _LONG_TO_READ
-        if self._claim != OWNED and not unread:
-            if self._is_same(found):
+        if not (claim.state == OWNED and is_valid(claim, found)) and not unread:
+            same = self._is_same(found)
+            if same and (kept or not claim.unsynced):
                 return SAME
-            if decision in (Decision.KEEP, Decision.REFUSE):
+            if kept:
                 self._sink.check_kept(self._name, found)
                 self.size, self.crc = found.st_size, self._kept_crc(found)
                 return SAME
-        if decision is Decision.CONTESTED:
+        if decision is Decision.CONTESTED and not same:
             raise FetchError(
                 "name-taken", f"{self._name}: another file of this job, with other bytes, has this name"
             )
         if not self._temporary:
             _remove(self._spare, self._directory)
             self._link(self._spare)
-        os.rename(self._spare, self._leaf, src_dir_fd=self._directory, dst_dir_fd=self._directory)
+        try:
+            is_replaced = self._replace(found)
+        except FileNotFoundError:
+            is_replaced = False
+        if not self._temporary:
+            _remove(self._spare, self._directory)
+        if not is_replaced:
+            return None
         return REPLACED if decision is Decision.REPLACE_FOREIGN else NEW
+
+    def _replace(self, found: os.stat_result) -> bool:
+        """Exchange the file ``found`` and this one, which has its temporary name; return whether it was.
+
+        If it was another file that had the name, that has it again. Raises FileNotFoundError if none had.
+        """
+        spare, leaf, directory = self._spare, self._leaf, self._directory
+        if not exchange(spare, leaf, directory):
+            # This file system cannot. The less time between look and rename, the better.
+            is_there = _which(os.stat(leaf, dir_fd=directory, follow_symlinks=False)) == _which(found)
+            if is_there:
+                os.rename(spare, leaf, src_dir_fd=directory, dst_dir_fd=directory)
+            return is_there
+        if self._spared() == _which(found):
+            return True
+        # Another worker that does the same meanwhile may have this file, and this one that of another: each
+        # goes on until it has its own, and then the name has the file that belongs there.
+        mine = _which(os.fstat(self._fd))
+        for _ in range(_MOST_EXCHANGES):
+            try:
+                exchange(spare, leaf, directory)
+            except FileNotFoundError:
+                with contextlib.suppress(FileExistsError):
+                    rename_new(spare, leaf, directory)
+                    return False  # somebody has removed this file, which had the name
+                continue
+            if self._spared() == mine:
+                return False
+        self._keep_spare()
+        raise FetchError("name-taken", f"{self._name}: others put files in its place all the time")
+
+    def _spared(self) -> tuple[int, ...]:
+        """Return which file has the temporary name."""
+        return _which(os.stat(self._spare, dir_fd=self._directory, follow_symlinks=False))
+
+    def _keep_spare(self) -> None:
+        """Leave what has the temporary name: it is not this file."""
+        self._temporary = ""
 
     def abort(self) -> None:
         """Close, and remove the temporary name if it has one."""
@@ -316,7 +387,7 @@ class FilesSink:
         """See ``Sink``. Each file is published at once, so a batch leaves nothing to remove."""
         return DirectoryBatch(self, lease.seq)
 
-    def open(self, name: str, temporary: str, claim: int, used: set[HeldDirectory]) -> FilesWriter:
+    def open(self, name: str, temporary: str, claim: Claim, used: set[HeldDirectory]) -> FilesWriter:
         """Begin the file ``name``; see ``BatchWriter``.
 
         ``temporary`` is the name that it has until it is published, on file systems without O_TMPFILE. Its
@@ -394,6 +465,16 @@ class FilesSink:
         except (OSError, FetchError):
             return False
         return file_matches(leaf, self._fd_of(held), written.size, written.crc)
+
+    def claim(self, written: Written) -> Claim:
+        """See ``Claims``."""
+        try:
+            held, leaf = self._locate(written.name)
+            found = os.stat(leaf, dir_fd=self._fd_of(held), follow_symlinks=False)
+        except (OSError, FetchError):
+            return Claim(OWNED)
+        # Another item may have stored it, when somebody had removed that of this one.
+        return Claim(OWNED, file_id(found) if self.rules.sole_owners else unsettled(file_id(found)))
 
     def standing(self, name: str) -> tuple[int, int] | None:
         """See ``Sink``."""
