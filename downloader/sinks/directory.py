@@ -7,9 +7,9 @@ temporary name beside the target and ``link`` and ``unlink`` do the same. That n
 ``.downloader-BATCH-ITEM``; the next worker that fetches the item uses the same one, so nothing is left
 over.
 
-A file that is to be replaced is exchanged with the new one under that name (``renameat2``), and looked at
-once more: only if it is the one that the decision was about is it removed. Else the two are exchanged
-back. After a kill in between ``sinks.exchanged`` does that.
+A file that is to be replaced is locked, exchanged with the new one under that name (``renameat2``), and
+looked at once more: only if it is the one that the decision was about is it removed. Else the two are
+exchanged back. After a kill in between ``sinks.exchanged`` does that.
 
 Without hard links (FAT, some network file systems), ``renameat2`` with RENAME_NOREPLACE is used.
 Measured on ext4 and tmpfs, this is no slower than a temporary name and ``rename`` (docs/design.md).
@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import functools
 import os
 import posix
@@ -63,7 +64,8 @@ _UNNAMED = os.O_WRONLY | _TMPFILE | os.O_CLOEXEC
 _NOWHERE = (-1, -1)
 _MOST_READS = 3  # of a large file that has the name and is changed meanwhile
 _MOST_LOOKS = 10  # at files that have the name, each of which is another one when it is to be replaced
-_MOST_EXCHANGES = 1000  # to put back what another worker, which does the same, has meanwhile moved
+_MOST_EXCHANGES = 100  # to put a file back where somebody else puts others all the time
+_MOST_LOCKED = 0.05  # seconds for which another worker is waited for, which replaces the same file
 # The errors of link() on file systems without hard links.
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
@@ -96,6 +98,28 @@ class _Met(NamedTuple):
 def _which(found: os.stat_result) -> tuple[int, ...]:
     """Return which file that is. A rename changes nothing of it."""
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _locked(leaf: str, directory: int) -> int:
+    """Return a descriptor that keeps other workers from replacing that file, -1 if there can be none.
+
+    That is so for a file that cannot be read, or that somebody else has locked, and on some network file
+    systems. Waits for a worker that is just replacing it, which takes microseconds.
+    """
+    try:
+        fd = _open(leaf, READ, dir_fd=directory)
+    except OSError:
+        return -1
+    until = monotonic() + _MOST_LOCKED
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return fd
+        except OSError as error:
+            if error.errno != errno.EWOULDBLOCK or monotonic() > until:
+                _close(fd)
+                return -1
+        os.sched_yield()
 
 
 def _identity(found: os.stat_result) -> tuple[int, ...]:
@@ -292,53 +316,53 @@ class FilesWriter:
         if not self._temporary:
             _remove(self._spare, self._directory)
             self._link(self._spare)
-        try:
-            is_replaced = self._replace(found)
-        except FileNotFoundError:
-            is_replaced = False
-        if not self._temporary:
-            _remove(self._spare, self._directory)
-        if not is_replaced:
+            # It keeps that name to the end: what had a name once gets none from its descriptor any more.
+            self._temporary = self._spare
+        if not self._replace(found):
             return None
         return REPLACED if decision is Decision.REPLACE_FOREIGN else NEW
 
     def _replace(self, found: os.stat_result) -> bool:
-        """Exchange the file ``found`` and this one, which has its temporary name; return whether it was.
+        """Give this file, which has its temporary name, the name of ``found``; return whether that had it.
 
-        If it was another file that had the name, that has it again. Raises FileNotFoundError if none had.
+        Another file that has the name by now keeps it.
         """
+        # Of workers that have looked at the same file, one at a time.
+        locked = _locked(self._leaf, self._directory)
+        try:
+            is_there = _which(self._at(self._leaf)) == _which(found)
+            return is_there and self._exchange(found)
+        except FileNotFoundError:
+            return False
+        finally:
+            if locked >= 0:
+                _close(locked)
+
+    def _exchange(self, found: os.stat_result) -> bool:
+        """Do that where others, who hold no lock, may put a file there at any instant."""
         spare, leaf, directory = self._spare, self._leaf, self._directory
         if not exchange(spare, leaf, directory):
-            # This file system cannot. The less time between look and rename, the better.
-            is_there = _which(os.stat(leaf, dir_fd=directory, follow_symlinks=False)) == _which(found)
-            if is_there:
-                os.rename(spare, leaf, src_dir_fd=directory, dst_dir_fd=directory)
-            return is_there
-        if self._spared() == _which(found):
+            os.rename(spare, leaf, src_dir_fd=directory, dst_dir_fd=directory)  # the system cannot
             return True
-        # Another worker that does the same meanwhile may have this file, and this one that of another: each
-        # goes on until it has its own, and then the name has the file that belongs there.
+        if _which(self._at(spare)) == _which(found):
+            return True
         mine = _which(os.fstat(self._fd))
         for _ in range(_MOST_EXCHANGES):
             try:
                 exchange(spare, leaf, directory)
             except FileNotFoundError:
+                # Somebody has removed this file, which had the name.
                 with contextlib.suppress(FileExistsError):
                     rename_new(spare, leaf, directory)
-                    return False  # somebody has removed this file, which had the name
+                    return False
                 continue
-            if self._spared() == mine:
+            if _which(self._at(spare)) == mine:
                 return False
-        self._keep_spare()
+        self._temporary = ""  # it stays: it is the file of somebody else
         raise FetchError("name-taken", f"{self._name}: others put files in its place all the time")
 
-    def _spared(self) -> tuple[int, ...]:
-        """Return which file has the temporary name."""
-        return _which(os.stat(self._spare, dir_fd=self._directory, follow_symlinks=False))
-
-    def _keep_spare(self) -> None:
-        """Leave what has the temporary name: it is not this file."""
-        self._temporary = ""
+    def _at(self, leaf: str) -> os.stat_result:
+        return os.stat(leaf, dir_fd=self._directory, follow_symlinks=False)
 
     def abort(self) -> None:
         """Close, and remove the temporary name if it has one."""
