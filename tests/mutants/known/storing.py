@@ -288,7 +288,7 @@ KNOWN = (
     Mutant(
         "exchange not undone after a kill",
         "the file that was replaced stays under a temporary name, and nobody is told of it",
-        "undo_exchange",
+        "undo_exchange.undo",
         "spare.exchange(file.leaf)",
         "pass",
         ("tests/unit/test_exchanged_files.py::test_killed_while_it_replaces_a_file",),
@@ -375,7 +375,7 @@ KNOWN = (
         "item states not compared with the disk",
         "a file that was lost or changed after the ledger was written counts as stored",
         "reconcile",
-        "_on_disk(sink, Written(lease.seq, mark.index, items[mark.index].name, mark.size, mark.crc))",
+        "_on_disk(sink, stored)",
         "True",
         (f"{HOST}test_file_damaged_between_runs_is_fetched_again",),
     ),
