@@ -7,12 +7,18 @@ the file of another item of the job.
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import signal
 import subprocess
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Event
 from typing import Any
 
+import pytest
+from harness import command, environment
 from servers import Nth, Request, Server, Step, Until, ok, status
 
 ONE = ("--workers", 1, "--pipeline", "off", "--retries", 0, "--json")
@@ -123,3 +129,46 @@ def test_claim_on_a_file_of_the_user_that_is_gone(run_downloader: Run, tmp_path:
             assert failed(run_downloader(*argv)) == {"name-taken": 1, "http-404": 1}
             assert bytes_of(dest, "a") == ["/two"]
             assert run_downloader("verify", dest).returncode == 0
+
+
+def test_worker_killed_while_it_replaces_a_file(tmp_path: Path) -> None:
+    """strace stops it after the files were exchanged; another worker has the file of the user once more."""
+    if shutil.which("strace") is None:
+        pytest.skip("strace is not installed")
+    dest = tmp_path / "d"
+    dest.mkdir()
+    (dest / "a").write_text("mine")
+    trace = ("-e", "trace=renameat2", "-e", "inject=renameat2:delay_exit=3000000:when=1")
+    with Server(files={"a": ok(b"theirs")}) as server:
+        run = command(server.url, "-o", dest, "--workers", 1, "--json")
+        process = subprocess.Popen(
+            ["strace", "-f", "-qq", "-o", str(tmp_path / "trace"), *trace, *run],
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        while (dest / "a").read_text() != "theirs":
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.002)  # there is no event for this
+        os.kill(stopped_worker(process, dest), signal.SIGKILL)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    report = json.loads(out)
+    assert (report["stored"], report["replaced"]) == (1, 1)
+    assert bytes_of(dest, "a") == ["theirs"]
+    assert sorted(os.listdir(dest)) == [".downloader", "a"]
+
+
+def stopped_worker(process: subprocess.Popen[str], dest: Path) -> int:
+    """Wait for the process that strace has stopped, and that has the ledger of a worker mapped."""
+    while True:
+        assert process.poll() is None, process.communicate()
+        for path in Path("/proc").glob("[0-9]*/status"):
+            try:
+                is_stopped = "(tracing stop)" in path.read_text()
+                if is_stopped and f"{dest}/.downloader/ledger-" in path.with_name("maps").read_text():
+                    return int(path.parent.name)
+            except OSError:
+                continue
+        time.sleep(0.002)  # there is no event for this

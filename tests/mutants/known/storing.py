@@ -294,6 +294,14 @@ KNOWN = (
         ("tests/unit/test_exchanged_files.py::test_killed_while_it_replaces_a_file",),
     ),
     Mutant(
+        "half done exchange of a dead worker not looked for",
+        "its file counts as stored, and the one that was replaced stays under a temporary name",
+        "_keep",
+        "undo is not None and mark.index < len(names)",
+        "False",
+        (f"{CLAIMS}test_worker_killed_while_it_replaces_a_file",),
+    ),
+    Mutant(
         "owner of a contested name not looked up",
         "a file that the user created while the job was interrupted blocks the item for ever",
         "Supervisor._fetch_contested",
