@@ -57,13 +57,14 @@ class Earlier(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
     """What is known of an item that is fetched again: its slice of the source, and its number there.
 
     ``key``: that of its sample, if there are shards. ``owned``: the file under its name is its own, and is
-    damaged or missing.
+    damaged or missing. ``file``: which file that is, see ``core.item_states``.
     """
 
     slice: str
     number: int
     key: str = ""
     owned: bool = False
+    file: int = 0
 
 
 class Item(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):

@@ -15,7 +15,7 @@ import msgspec
 
 from downloader.cluster.plan import Done, PlanDirectory
 from downloader.cluster.retry import failed_items
-from downloader.cluster.verify import write_down
+from downloader.cluster.verify import Damage, write_down
 from downloader.config.config import Config
 from downloader.core.file_errors import advice
 from downloader.errors import UNDECODABLE, DestinationError
@@ -107,7 +107,7 @@ def write_down_lost(directory: PlanDirectory, lost: list[Done], most: int) -> No
         failed = failed_items(directory, heads[done.name], done).items
         items = enumerate(chain.from_iterable(directory.items(heads[done.name])))
         damaged = {
-            number: (item.name, f"its disk, on {done.node}, is gone")
+            number: Damage(item.name, f"its disk, on {done.node}, is gone")
             for number, item in items
             if number not in failed and not item.fault
         }

@@ -49,7 +49,10 @@ _KEPT = ("failures", "manifest", "stored")
 
 
 class FailedItem(msgspec.Struct, frozen=True):
-    """A line about an item that failed: its number in the slice, and what is in a ``Failure``."""
+    """A line about an item that failed: its number in the slice, and what is in a ``Failure``.
+
+    ``file``: of a damaged one, which file has its name; see ``core.item_states``.
+    """
 
     item: int
     name: str
@@ -57,6 +60,7 @@ class FailedItem(msgspec.Struct, frozen=True):
     code: str
     detail: str
     attempts: int
+    file: int = 0
 
 
 class Plan(msgspec.Struct, frozen=True):

@@ -20,15 +20,19 @@ DAMAGED = "damaged"
 
 
 class Again(NamedTuple):
-    """Items of the slice ``head`` to be fetched again: their numbers in it; True for damaged ones."""
+    """Items of the slice ``head`` to be fetched again: their numbers in it.
+
+    With which file has the name of a damaged one (``core.item_states``), None for others.
+    """
 
     head: Head
-    items: Mapping[int, bool]
+    items: Mapping[int, int | None]
 
 
 def failed_items(directory: PlanDirectory, head: Head, done: Done) -> Again:
     """Return the items that failed in a slice that is done. Raises DestinationError, JournalError."""
-    return Again(head, {each.item: each.code == DAMAGED for each in directory.failed(done)})
+    failed = directory.failed(done)
+    return Again(head, {each.item: each.file if each.code == DAMAGED else None for each in failed})
 
 
 def plan_again(
@@ -77,10 +81,10 @@ def _batches(directory: PlanDirectory, again: Again, options: ShardOptions | Non
         before += len(items)
 
 
-def _again(item: Item, name: str, number: int, key: str, damaged: bool) -> Item:
+def _again(item: Item, name: str, number: int, key: str, damaged: int | None) -> Item:
     earlier = item.earlier or Earlier(name, number, key)
-    if damaged:
-        earlier = msgspec.structs.replace(earlier, owned=True)
+    if damaged is not None:
+        earlier = msgspec.structs.replace(earlier, owned=True, file=damaged)
     return msgspec.structs.replace(item, earlier=earlier)
 
 

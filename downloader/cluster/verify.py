@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from time import monotonic
+from typing import NamedTuple
 
 import msgspec
 
@@ -30,12 +31,24 @@ from downloader.sinks.shards.records import ShardRecord
 from downloader.sinks.shards.staging import StagingDirectory
 from downloader.sinks.shards.stats import FileStats
 from downloader.sinks.sink import Written
+from downloader.sinks.stored import is_inside, place
 from downloader.storage.destination import home_of
+from downloader.storage.name_owners import CHUNK, file_at
 from downloader.storage.verify import Verified
 
-__all__ = ["verify_cluster", "write_down"]
+__all__ = ["Damage", "verify_cluster", "write_down"]
 
 _NAMED = 1000
+
+
+class Damage(NamedTuple):
+    """What is wrong with a stored file, and which file has its name now (``core.item_states``)."""
+
+    name: str
+    problem: str
+    file: int = 0
+
+
 _Problem = Callable[[Item, str, int, ItemState], str]
 """Returns what is wrong with an item; it has a key and a shard, if there are shards."""
 
@@ -95,6 +108,7 @@ class _Verifying:
         self._options: ShardOptions | None = None
         self._shards: ShardComparison | None = None
         self._records: dict[int, ShardRecord] = {}  # of the slice that is compared
+        self._found: list[tuple[Head, Done, dict[int, Damage]]] = []  # damaged, and not recorded yet
         if self._kind.options is SHARD_OPTIONS:
             self._options = options = self._decoded_options()
             files = open_published(output, None, endpoint_url, region)
@@ -133,13 +147,13 @@ class _Verifying:
             if head is None:
                 raise JournalError(f"{self._directory.root} is damaged: no slice {done.name}; --restart")
             self._know(head, done)
-            damaged = {}
+            damaged: dict[int, Damage] = {}
             for number, item, key, shard, state in self._stored(head, done):
                 if (key or item.name) in waiting:
                     continue
                 checked += 1
                 if problem := self._problem(item, key, shard, state):
-                    damaged[number] = (item.name, problem)
+                    damaged[number] = Damage(item.name, problem, self._file_of(item.name))
                     names += [item.name] if len(names) < _NAMED else []
                 if not quiet and monotonic() - shown > 2:
                     shown = monotonic()
@@ -148,8 +162,8 @@ class _Verifying:
                 published += [each for shard in self._records for each in self._shards.left(shard)]
                 files |= {shard.number: shard.files for shard in done.shards}
             wrong += len(damaged)
-            if damaged and not self._read_only:
-                self._write_down(head, done, damaged)
+            self._note(head, done, damaged)
+        self._write_down()
         if staged:
             StagingDirectory(self._output).remove(staged)
         if self._shards is not None and self._are_indexed(dones, len(files)):
@@ -234,17 +248,48 @@ class _Verifying:
                     number, state = next(states, (-1, None))
                 before += len(items)
 
-    def _write_down(self, head: Head, done: Done, damaged: dict[int, tuple[str, str]]) -> None:
-        covered = head.name in self._covered
-        most = self._plan.slice_files
-        write_down(self._directory, self._heads, done, damaged, self._options, most, covered=covered)
+    def _file_of(self, name: str) -> int:
+        """Return which file has ``name``; 0 if none has, or if items are no files."""
+        where = place(name, self._plan.identity) if self._kind.name == "files" else ""
+        return file_at(Path(self._output) / where) if is_inside(where) else 0
+
+    def _note(self, head: Head, done: Done, damaged: dict[int, Damage]) -> None:
+        """Note what is damaged of a slice; record it, if that is much, unless nothing can be written."""
+        if damaged and not self._read_only:
+            self._found.append((head, done, damaged))
+            if sum(len(each) for *_, each in self._found) >= CHUNK:
+                self._write_down()
+
+    def _write_down(self) -> None:
+        """Record what was found damaged since the last time."""
+        owned = self._owned()
+        for head, done, damaged in self._found:
+            known = {
+                number: each._replace(file=0) if each.name in owned else each
+                for number, each in damaged.items()
+            }
+            covered, most = head.name in self._covered, self._plan.slice_files
+            write_down(self._directory, self._heads, done, known, self._options, most, covered=covered)
+        self._found.clear()
+
+    def _owned(self) -> set[str]:
+        """Return the names of damaged files that another item has stored, in any slice."""
+        pending = {done.name: damaged for _, done, damaged in self._found}
+        wanted = {each.name for damaged in pending.values() for each in damaged.values() if each.file}
+        owned: set[str] = set()
+        for done in self._directory.dones() if wanted else ():
+            damaged = pending.get(done.name, {})
+            for number, item, *_ in self._stored(self._heads[done.name], done):
+                if item.name in wanted and number not in damaged:
+                    owned.add(item.name)
+        return owned
 
 
 def write_down(
     directory: PlanDirectory,
     heads: dict[str, Head],
     done: Done,
-    damaged: dict[int, tuple[str, str]],
+    damaged: Mapping[int, Damage],
     options: ShardOptions | None,
     most: int,
     *,
@@ -252,16 +297,17 @@ def write_down(
 ) -> None:
     """Record items of a slice as failed, so that the next run fetches them again.
 
-    ``damaged``: their numbers, names, and what is wrong. ``covered``: slices of what has failed here are
+    ``damaged``: by their numbers. ``covered``: slices of what has failed here are
     made already; then another one is made now, and added to ``heads``. See ``plan_again`` for the rest.
     """
     if covered:
-        again = Again(heads[done.name], dict.fromkeys(damaged, True))
+        again = Again(heads[done.name], {number: each.file for number, each in damaged.items()})
         heads |= {each.name: each for each in plan_again(directory, [again], heads, options, most)}
     lines = [line.rstrip(b"\n") for line in directory.failed_lines(done)]
-    for number, (name, problem) in damaged.items():
-        failure = {"item": number, "name": name, "url": "", "code": DAMAGED}
-        lines.append(msgspec.json.encode(failure | {"detail": problem, "attempts": 0}))
+    for number, each in damaged.items():
+        failure = {"item": number, "name": each.name, "url": "", "code": DAMAGED}
+        failure |= {"detail": each.problem, "attempts": 0, "file": each.file}
+        lines.append(msgspec.json.encode(failure))
     report, count = done.report, len(damaged)
     stored = min(count, report.stored)
     codes = report.failed_by_error

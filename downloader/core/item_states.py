@@ -5,13 +5,16 @@ Two arrays, states (i64) then CRC-32 (u32), little-endian, in the order of the i
     state 0          nothing is known
     state 1          in flight
     state n >= 2     published, n - 2 bytes long
-    state -1         OWNED: not published; the file under the name is the item's own and is to be replaced
-    state -2         UNOWNED: not published; the file under the name belongs to no item of this job
+    state -1         OWNED: not published; that file under the name is the item's own and is to be replaced
+    state -2         UNOWNED: not published; that file under the name belongs to no item of this job
     state n <= -3    intent: in flight, and about to be published with -3 - n bytes
     state 2**62      SKIPPED: nothing is to be stored, since an earlier item has the name
 
 An intent is written before the name appears. After a kill, it distinguishes a file that was published at
 that moment (its size and checksum match) from one that was not.
+
+A claim (OWNED, UNOWNED) is about one file, the one that had the name when it was given. In place of the
+CRC-32 it has which file that is (``core.ownership.file_id``), 0 if there was none, or if it is not known.
 
 The ledger that a worker keeps in shared memory (``downloader.storage.ledger``), the journal's rows and
 leases use the same layout. A buffer of ``count`` items is ``12 * count`` bytes long.
@@ -22,6 +25,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from downloader.core.inflate import inflate
 from downloader.core.limits import MOST_BATCH_ITEMS
@@ -29,13 +33,16 @@ from downloader.core.limits import MOST_BATCH_ITEMS
 __all__ = [
     "IN_FLIGHT",
     "ITEM_BYTES",
+    "NO_CLAIM",
     "OWNED",
     "SKIPPED",
     "UNOWNED",
     "UNTOUCHED",
+    "Claim",
     "ItemState",
     "ItemStates",
     "changed",
+    "claimed",
     "claims",
     "gained",
     "intent",
@@ -70,6 +77,21 @@ class ItemState:
     published: bool = True
 
 
+class Claim(NamedTuple):
+    """What is known of the file that has an item's name: OWNED, UNOWNED, or nothing (UNTOUCHED).
+
+    ``file``: which file it is about (``core.ownership.file_id``). ``unsynced``: a sync failed, so a file
+    that has the right bytes may not have them on the disk.
+    """
+
+    state: int = UNTOUCHED
+    file: int = 0
+    unsynced: bool = False
+
+
+NO_CLAIM = Claim()
+
+
 def intent(size: int) -> int:
     """Return the state of an item that is about to be published with ``size`` bytes."""
     return -3 - size
@@ -99,9 +121,10 @@ class ItemStates:
         """Mark item ``index`` as in flight."""
         self._states[index] = IN_FLIGHT
 
-    def set(self, index: int, state: int) -> None:
-        """Mark item ``index`` as not in flight: UNTOUCHED, OWNED or UNOWNED."""
-        self._states[index] = state
+    def set(self, index: int, claim: Claim) -> None:
+        """Mark item ``index`` as not in flight, with what is known of the file that has its name."""
+        self._crcs[index] = claim.file
+        self._states[index] = claim.state
 
     def intend(self, index: int, size: int, crc: int) -> None:
         """Mark item ``index`` as about to be published."""
@@ -190,10 +213,12 @@ def published(packed: bytes) -> Iterator[ItemState]:
     return (mark for mark in written(packed) if mark.published)
 
 
-def claims(packed: bytes) -> dict[int, int]:
-    """Return the items of ``packed`` that are OWNED or UNOWNED, by index."""
-    states = unpack(packed)[0]
-    return {index: state for index, state in enumerate(states) if UNOWNED <= state <= OWNED}
+def claims(packed: bytes) -> dict[int, Claim]:
+    """Return the claims of the items of ``packed`` that are OWNED or UNOWNED, by index."""
+    states, files = unpack(packed)
+    return {
+        index: Claim(state, files[index]) for index, state in enumerate(states) if UNOWNED <= state <= OWNED
+    }
 
 
 def summed(packed: bytes) -> tuple[int, int]:
@@ -223,8 +248,8 @@ def merge(older: bytes, newer: bytes, count: int) -> bytes:
     """Return the combined states of ``count`` items, from two packed sources.
 
     A published item stays published; if both sources have it as published, ``newer`` wins. A claim (OWNED,
-    UNOWNED) stays until the item is published. An intent stays as long as nothing else is known. The state
-    "in flight" is dropped.
+    UNOWNED) stays until the item is published, or another one is given. An intent stays as long as nothing
+    else is known. The state "in flight" is dropped.
     """
     merged = ItemStates(count)
     states, crcs = merged.arrays
@@ -248,6 +273,12 @@ def _tells_more(state: int, known: int) -> bool:
 def without(packed: bytes, count: int, indices: Collection[int]) -> bytes:
     """Return the states of ``count`` items as in ``packed``, with those of ``indices`` reset."""
     return changed(packed, count, dict.fromkeys(indices, UNTOUCHED))
+
+
+def claimed(packed: bytes, count: int, given: Mapping[int, Claim]) -> bytes:
+    """Return the states of ``count`` items as in ``packed``, with these claims in place of some."""
+    states = {index: claim.state for index, claim in given.items()}
+    return changed(packed, count, states, {index: claim.file for index, claim in given.items()})
 
 
 def changed(

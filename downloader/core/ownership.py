@@ -3,6 +3,10 @@
 An item fails as ``name-taken`` only if another item of the job is known to own the name. The item's state
 (``core.item_states``) records what the item itself owns; ``rule`` decides the other cases.
 
+A claim is about one file (``file_id``): the one that was looked at when it was given. Where another file
+has the name by now, the item has no claim on that: somebody has put it there meanwhile, perhaps another
+item of the job.
+
 ==========  =================================  =========================================================
 claim       last change of the file            decision
 ==========  =================================  =========================================================
@@ -15,19 +19,22 @@ none        during the job                     CONTESTED: ``name-taken`` for now
                                                the journal is searched for the owner of the name
 ==========  =================================  =========================================================
 
---existing ``replace`` is REPLACE_FOREIGN, ``keep`` is KEEP, ``fail`` is REFUSE.
+--existing ``replace`` is REPLACE_FOREIGN, ``keep`` is KEEP, ``fail`` is REFUSE. A failed sync is as a power
+cut.
 """
 
 from __future__ import annotations
 
 import enum
+import os
+import zlib
 from typing import Literal
 
 import msgspec
 
-from downloader.core.item_states import OWNED, UNOWNED
+from downloader.core.item_states import OWNED, UNOWNED, UNTOUCHED, Claim
 
-__all__ = ["Decision", "Existing", "Rules", "rule"]
+__all__ = ["Decision", "Existing", "Rules", "file_id", "is_valid", "rule", "unsettled"]
 
 Existing = Literal["replace", "keep", "fail"]
 
@@ -49,13 +56,15 @@ class Rules(msgspec.Struct, frozen=True):
     destination was empty. ``lost_before_ns``: a file last changed before this time may be what a power
     cut left of an item; 0 if there was no power cut, or if several items can have the same name.
     ``existing``: the value of --existing. ``temporary``: prefix of temporary names, where several runs
-    store into one destination.
+    store into one destination. ``sole_owners``: no two items can have the same name, or nobody will search
+    the journal for the owner of one.
     """
 
     foreign_before_ns: int = 0
     lost_before_ns: int = 0
     existing: Existing = "replace"
     temporary: str = ""
+    sole_owners: bool = False
 
 
 _EXISTING = {
@@ -65,12 +74,35 @@ _EXISTING = {
 }
 
 
-def rule(claim: int, changed_ns: int, rules: Rules) -> Decision:
-    """Return the decision for a file last changed at ``changed_ns`` and an item with ``claim``."""
-    if claim == OWNED:
+def file_id(found: os.stat_result) -> int:
+    """Return which file that is, in 32 bits: never 0.
+
+    It stays the same when only the names, the owner or the permissions of the file are changed. Its lowest
+    bit is set, see ``unsettled``.
+    """
+    return zlib.crc32(b"%d %d %d" % (found.st_ino, found.st_size, found.st_mtime_ns)) | 1
+
+
+def unsettled(file: int) -> int:
+    """Return ``file`` for a claim that is not valid yet: another item of the job may own that file.
+
+    Whoever finds that no other item does makes it valid (``storage.name_owners``). 0, no file, stays 0.
+    """
+    return file & ~1
+
+
+def is_valid(claim: Claim, found: os.stat_result) -> bool:
+    """Return whether ``claim`` is about the file that has the name."""
+    return claim.state in (OWNED, UNOWNED) and claim.file == file_id(found)
+
+
+def rule(claim: Claim, found: os.stat_result, rules: Rules) -> Decision:
+    """Return the decision about the file ``found``, which has the name of an item with ``claim``."""
+    state = claim.state if is_valid(claim, found) else UNTOUCHED
+    if state == OWNED:
         return Decision.REPLACE
-    if claim == UNOWNED or changed_ns < rules.foreign_before_ns:
+    if state == UNOWNED or found.st_ctime_ns < rules.foreign_before_ns:
         return _EXISTING[rules.existing]
-    if changed_ns < rules.lost_before_ns:
+    if found.st_ctime_ns < rules.lost_before_ns:
         return Decision.REPLACE
     return Decision.CONTESTED

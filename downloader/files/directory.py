@@ -24,7 +24,7 @@ from typing import BinaryIO, Final
 
 from downloader.core.file_errors import advice
 from downloader.errors import ConfigError, DestinationError
-from downloader.files.rename import rename_new
+from downloader.files.rename import exchange, rename_new
 
 __all__ = [
     "HOME",
@@ -402,6 +402,12 @@ class Entry:
                     os.stat(leaf, dir_fd=other, follow_symlinks=False)
                     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), leaf) from None
                 os.rename(mine, leaf, src_dir_fd=at, dst_dir_fd=other)
+
+    def exchange(self, leaf: str) -> None:
+        """Give it the name ``leaf`` in the same directory, and what has that name this one's."""
+        with self._above() as (at, mine):
+            if not exchange(mine, leaf, at):
+                raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), leaf)
 
     def link(self, leaf: str) -> None:
         """Give the file a second name in the same directory; raise FileExistsError if it is taken."""

@@ -5,7 +5,13 @@ complete, ``linkat`` gives the file its name. That call never replaces a file, s
 name is detected at no cost; and a crash leaves nothing behind. On file systems without ``O_TMPFILE``, a
 temporary name beside the target and ``link`` and ``unlink`` do the same. That name is
 ``.downloader-BATCH-ITEM``; the next worker that fetches the item uses the same one, so nothing is left
-over. Without hard links (FAT, some network file systems), ``renameat2`` with RENAME_NOREPLACE is used.
+over.
+
+A file that is to be replaced is locked, exchanged with the new one under that name (``renameat2``), and
+looked at once more: only if it is the one that the decision was about is it removed. Else the two are
+exchanged back. After a kill in between ``sinks.exchanged`` does that.
+
+Without hard links (FAT, some network file systems), ``renameat2`` with RENAME_NOREPLACE is used.
 Measured on ext4 and tmpfs, this is no slower than a temporary name and ``rename`` (docs/design.md).
 
 Directories below the destination are opened one segment at a time without following symbolic links, and
@@ -16,6 +22,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import functools
 import os
 import posix
@@ -28,11 +35,11 @@ from typing import NamedTuple
 
 from downloader.core.checksum import MOST_READ, UNREAD, crc32
 from downloader.core.file_errors import Step, code_of
-from downloader.core.item_states import OWNED
+from downloader.core.item_states import OWNED, Claim
 from downloader.core.naming import shown
-from downloader.core.ownership import Decision, Rules, rule
+from downloader.core.ownership import Decision, Rules, file_id, is_valid, rule, unsettled
 from downloader.errors import DestinationError, FetchError
-from downloader.files.rename import rename_new
+from downloader.files.rename import exchange, rename_new
 from downloader.messages import Item, Lease, ResponseInfo
 from downloader.process.file_descriptors import held_directories
 from downloader.process.long_work import PIECE, READ_AT_ONCE, in_thread
@@ -56,6 +63,9 @@ _digits = functools.cache(lambda fd: b"%d" % fd)
 _UNNAMED = os.O_WRONLY | _TMPFILE | os.O_CLOEXEC
 _NOWHERE = (-1, -1)
 _MOST_READS = 3  # of a large file that has the name and is changed meanwhile
+_MOST_LOOKS = 10  # at files that have the name, each of which is another one when it is to be replaced
+_MOST_EXCHANGES = 100  # to put a file back where somebody else puts others all the time
+_MOST_LOCKED = 0.05  # seconds for which another worker is waited for, which replaces the same file
 # The errors of link() on file systems without hard links.
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
@@ -83,6 +93,33 @@ class _Met(NamedTuple):
     crc: int
     error: OSError | None
     times: int
+
+
+def _which(found: os.stat_result) -> tuple[int, ...]:
+    """Return which file that is. A rename changes nothing of it."""
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _locked(leaf: str, directory: int) -> int:
+    """Return a descriptor that keeps other workers from replacing that file, -1 if there can be none.
+
+    That is so for a file that cannot be read, or that somebody else has locked, and on some network file
+    systems. Waits for a worker that is just replacing it, which takes microseconds.
+    """
+    try:
+        fd = _open(leaf, READ, dir_fd=directory)
+    except OSError:
+        return -1
+    until = monotonic() + _MOST_LOCKED
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return fd
+        except OSError as error:
+            if error.errno != errno.EWOULDBLOCK or monotonic() > until:
+                _close(fd)
+                return -1
+        os.sched_yield()
 
 
 def _identity(found: os.stat_result) -> tuple[int, ...]:
@@ -123,7 +160,7 @@ class FilesWriter:
     )
 
     def __init__(
-        self, sink: FilesSink, directory: int, leaf: str, name: str, temporary: str, claim: int
+        self, sink: FilesSink, directory: int, leaf: str, name: str, temporary: str, claim: Claim
     ) -> None:
         self._sink = sink
         self._directory = directory
@@ -217,11 +254,18 @@ class FilesWriter:
         return self._publish()
 
     def _publish(self) -> int:
-        try:
-            self._link(self._leaf)
-        except FileExistsError:
-            return self._meet()
-        return NEW
+        for _ in range(_MOST_LOOKS):
+            try:
+                self._link(self._leaf)
+                return NEW
+            except FileExistsError:
+                pass
+            # Otherwise it was removed, or another file has the name by now.
+            with contextlib.suppress(FileNotFoundError):
+                found = os.stat(self._leaf, dir_fd=self._directory, follow_symlinks=False)
+                if (how := self._meet(found)) is not None:
+                    return how
+        raise FetchError("name-taken", f"{self._name}: others put files in its place all the time")
 
     def _link(self, leaf: str) -> None:
         if not self._temporary:
@@ -243,31 +287,82 @@ class FilesWriter:
                 raise
             rename_new(self._temporary, leaf, self._directory)
 
-    def _meet(self) -> int:
-        """Replace or keep the existing file with the name; see ``core.ownership``."""
-        found = os.stat(self._leaf, dir_fd=self._directory, follow_symlinks=False)
+    def _meet(self, found: os.stat_result) -> int | None:
+        """Replace or keep the existing file with the name, ``found``; see ``core.ownership``.
+
+        Return None, and change nothing, if another file has the name by now.
+        """
         if stat.S_ISDIR(found.st_mode):
             raise taken_by_directory(self._directory, self._leaf, self._name, self._sink.layout)
-        decision = rule(self._claim, found.st_ctime_ns, self._sink.rules)
+        claim = self._claim
+        decision = rule(claim, found, self._sink.rules)
+        kept = decision in (Decision.KEEP, Decision.REFUSE)
+        same = False
         # A large file that is replaced anyway is not read, which takes long. A file of the item's own that
         # was not verified is replaced even if it looks the same.
         unread = decision is Decision.REPLACE_FOREIGN and self.size > _LONG_TO_READ
-        if self._claim != OWNED and not unread:
-            if self._is_same(found):
+        if not (claim.state == OWNED and is_valid(claim, found)) and not unread:
+            same = self._is_same(found)
+            if same and (kept or not claim.unsynced):
                 return SAME
-            if decision in (Decision.KEEP, Decision.REFUSE):
+            if kept:
                 self._sink.check_kept(self._name, found)
                 self.size, self.crc = found.st_size, self._kept_crc(found)
                 return SAME
-        if decision is Decision.CONTESTED:
+        if decision is Decision.CONTESTED and not same:
             raise FetchError(
                 "name-taken", f"{self._name}: another file of this job, with other bytes, has this name"
             )
         if not self._temporary:
             _remove(self._spare, self._directory)
             self._link(self._spare)
-        os.rename(self._spare, self._leaf, src_dir_fd=self._directory, dst_dir_fd=self._directory)
+            # It keeps that name to the end: what had a name once gets none from its descriptor any more.
+            self._temporary = self._spare
+        if not self._replace(found):
+            return None
         return REPLACED if decision is Decision.REPLACE_FOREIGN else NEW
+
+    def _replace(self, found: os.stat_result) -> bool:
+        """Give this file, which has its temporary name, the name of ``found``; return whether that had it.
+
+        Another file that has the name by now keeps it.
+        """
+        # Of workers that have looked at the same file, one at a time.
+        locked = _locked(self._leaf, self._directory)
+        try:
+            is_there = _which(self._at(self._leaf)) == _which(found)
+            return is_there and self._exchange(found)
+        except FileNotFoundError:
+            return False
+        finally:
+            if locked >= 0:
+                _close(locked)
+
+    def _exchange(self, found: os.stat_result) -> bool:
+        """Do that where others, who hold no lock, may put a file there at any instant."""
+        spare, leaf, directory = self._spare, self._leaf, self._directory
+        if not exchange(spare, leaf, directory):
+            os.rename(spare, leaf, src_dir_fd=directory, dst_dir_fd=directory)  # the system cannot
+            return True
+        if _which(self._at(spare)) == _which(found):
+            return True
+        mine = _which(os.fstat(self._fd))
+        for _ in range(_MOST_EXCHANGES):
+            try:
+                exchange(spare, leaf, directory)
+            except FileNotFoundError:
+                # Somebody has removed this file, which had the name.
+                with contextlib.suppress(FileExistsError):
+                    rename_new(spare, leaf, directory)
+                    return False
+                continue
+            if _which(self._at(spare)) == mine:
+                return False
+        self._temporary = ""  # it stays: it is the file of somebody else
+        raise FetchError("name-taken", f"{self._name}: others put files in its place all the time")
+
+    def _at(self, leaf: str) -> os.stat_result:
+        return os.stat(leaf, dir_fd=self._directory, follow_symlinks=False)
 
     def abort(self) -> None:
         """Close, and remove the temporary name if it has one."""
@@ -316,7 +411,7 @@ class FilesSink:
         """See ``Sink``. Each file is published at once, so a batch leaves nothing to remove."""
         return DirectoryBatch(self, lease.seq)
 
-    def open(self, name: str, temporary: str, claim: int, used: set[HeldDirectory]) -> FilesWriter:
+    def open(self, name: str, temporary: str, claim: Claim, used: set[HeldDirectory]) -> FilesWriter:
         """Begin the file ``name``; see ``BatchWriter``.
 
         ``temporary`` is the name that it has until it is published, on file systems without O_TMPFILE. Its
@@ -394,6 +489,16 @@ class FilesSink:
         except (OSError, FetchError):
             return False
         return file_matches(leaf, self._fd_of(held), written.size, written.crc)
+
+    def claim(self, written: Written) -> Claim:
+        """See ``Claims``."""
+        try:
+            held, leaf = self._locate(written.name)
+            found = os.stat(leaf, dir_fd=self._fd_of(held), follow_symlinks=False)
+        except (OSError, FetchError):
+            return Claim(OWNED)
+        # Another item may have stored it, when somebody had removed that of this one.
+        return Claim(OWNED, file_id(found) if self.rules.sole_owners else unsettled(file_id(found)))
 
     def standing(self, name: str) -> tuple[int, int] | None:
         """See ``Sink``."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from downloader.core.item_states import UNTOUCHED
+from downloader.core.item_states import NO_CLAIM, Claim
 from downloader.messages import Item, ResponseInfo
+from downloader.sinks.exchanged import temporary_name
 from downloader.sinks.sink import BatchContent
 from downloader.sinks.stored import place
 
@@ -30,10 +31,10 @@ class DirectoryBatch:
         self.put = sink.put  # not a method of its own: it is called for every file
 
     def open(
-        self, item: Item, index: int, claim: int = UNTOUCHED, response: ResponseInfo | None = None
+        self, item: Item, index: int, claim: Claim = NO_CLAIM, response: ResponseInfo | None = None
     ) -> FilesWriter:
         """See ``BatchWriter``."""
-        temporary = f".downloader-{self._sink.rules.temporary}{self._seq}-{index}"
+        temporary = temporary_name(self._sink.rules.temporary, self._seq, index)
         return self._sink.open(item.name, temporary, claim, self._used)
 
     def astray(self) -> Callable[[str], bool] | None:

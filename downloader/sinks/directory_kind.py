@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # the command line loads every kind, for its help
 
     from downloader.config.config import Config
     from downloader.core.ownership import Rules
-    from downloader.sinks.sink import Inspect, Sink, Written
+    from downloader.sinks.sink import Inspect, Sink, Undo, Written
 
 __all__ = ["KIND", "DirectoryKind"]
 
@@ -73,6 +73,12 @@ class DirectoryKind(Unsharded):
                 return -1
 
         return open_file
+
+    def undoer(self, root: Path, identity: str, prefix: str) -> Undo:
+        """See ``sinks.sink.Undoes``."""
+        from downloader.sinks.exchanged import undo_exchange
+
+        return undo_exchange(root, identity, prefix)
 
 
 KIND = DirectoryKind()

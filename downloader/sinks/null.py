@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from downloader.core.checksum import crc32
+from downloader.core.item_states import NO_CLAIM, Claim
 from downloader.messages import Item, Lease, ResponseInfo
 from downloader.sinks.sink import NEW, BatchContent, Written
 
@@ -51,7 +52,7 @@ class NullSink:
         """Do nothing."""
 
     def open(
-        self, item: Item, index: int, claim: int = 0, response: ResponseInfo | None = None
+        self, item: Item, index: int, claim: Claim = NO_CLAIM, response: ResponseInfo | None = None
     ) -> NullWriter:
         """Return a writer that counts."""
         return NullWriter()

@@ -8,9 +8,9 @@ from typing import cast
 from downloader.config.config import Config
 from downloader.config.sink_kinds import SINK_KINDS
 from downloader.core.ownership import Rules
-from downloader.sinks.sink import Sink, SinkKind, Verify
+from downloader.sinks.sink import Sink, SinkKind, Undo, Undoes, Verify
 
-__all__ = ["open_sink", "sink_kind", "verifier"]
+__all__ = ["open_sink", "sink_kind", "undoer", "verifier"]
 
 
 def sink_kind(store: str) -> SinkKind:
@@ -27,3 +27,9 @@ def verifier(store: str, root: Path, identity: str) -> Verify:
     """Return a function that verifies the files under ``root``, stored with ``store``; see ``SinkForm``."""
     inspect = sink_kind(store).inspector(root, identity)
     return lambda written: not inspect(written)
+
+
+def undoer(store: str, root: Path, identity: str, prefix: str) -> Undo | None:
+    """Return what undoes replacements under ``root`` (``Undoes``); None if files are not replaced so."""
+    kind = sink_kind(store)
+    return kind.undoer(root, identity, prefix) if isinstance(kind, Undoes) else None

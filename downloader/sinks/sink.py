@@ -18,7 +18,7 @@ import msgspec
 from downloader.config.config import Config
 from downloader.config.sink_kinds import SinkForm
 from downloader.core.file_records import Record
-from downloader.core.item_states import UNTOUCHED
+from downloader.core.item_states import NO_CLAIM, Claim
 from downloader.core.ownership import Rules
 from downloader.files.directory import Directory
 from downloader.messages import Failure, FileRecord, Item, Lease, ResponseInfo
@@ -31,6 +31,7 @@ __all__ = [
     "WRITTEN",
     "BatchContent",
     "BatchWriter",
+    "Claims",
     "Compares",
     "Comparison",
     "Describe",
@@ -46,6 +47,8 @@ __all__ = [
     "SinkKind",
     "Strays",
     "Suspends",
+    "Undo",
+    "Undoes",
     "Unprepared",
     "Verify",
     "Written",
@@ -167,13 +170,12 @@ class BatchWriter(Protocol):
         """Write what ``put`` has stored. Raises DestinationError."""
 
     def open(
-        self, item: Item, index: int, claim: int = UNTOUCHED, response: ResponseInfo | None = None
+        self, item: Item, index: int, claim: Claim = NO_CLAIM, response: ResponseInfo | None = None
     ) -> FileWriter:
         """Begin the file of ``item``, which is item ``index`` of the batch.
 
-        ``claim``: OWNED if an existing file with the name is known to be this item's own, UNOWNED if it is
-        known to belong to no item of the job (``core.item_states``). Raises FetchError (``bad-name``),
-        DestinationError.
+        ``claim``: whether an existing file with the name is known to be this item's own, or to belong to no
+        item of the job (``core.ownership``). Raises FetchError (``bad-name``), DestinationError.
         """
 
     def commit(self, content: BatchContent) -> int | None:
@@ -255,6 +257,14 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Close open descriptors."""
+
+
+@runtime_checkable
+class Claims(Protocol):
+    """What a ``Sink`` may have as well, if each item is a file, and several may have one name."""
+
+    def claim(self, written: Written) -> Claim:
+        """Return the claim of an item on the file that has its name and is not what was stored of it."""
 
 
 class SinkKind(SinkForm, Protocol):
@@ -349,6 +359,21 @@ class Describes(Protocol):
         """Return what reads the metadata of published items, for a manifest.
 
         ``home``: of the tool's own files.
+        """
+
+
+Undo = Callable[[Written], None]
+"""Takes back what was begun to publish an item as that; no worker has it."""
+
+
+@runtime_checkable
+class Undoes(Protocol):
+    """What a ``SinkKind`` may have as well, if it replaces an existing file in several steps."""
+
+    def undoer(self, root: Path, identity: str, prefix: str) -> Undo:
+        """Return a function that takes back the steps of a process that was killed between them.
+
+        ``prefix``: ``core.ownership.Rules.temporary``.
         """
 
 

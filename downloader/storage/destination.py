@@ -20,15 +20,16 @@ import msgspec
 
 from downloader.config.config import Config
 from downloader.core import item_states as core_marks
+from downloader.core.item_states import Claim
 from downloader.core.ownership import Rules
 from downloader.errors import UNDECODABLE, ConfigError, DestinationError, DownloaderError, JournalError
 from downloader.files.directory import HOME, Directory, Entry, MissingHome, is_at, open_home
 from downloader.messages import Lease, Tally
-from downloader.sinks.registry import sink_kind, verifier
+from downloader.sinks.registry import sink_kind, undoer, verifier
 from downloader.sinks.shards.files import INDEXED
 from downloader.sinks.shards.files import forget as forget_shards
 from downloader.sinks.shards.kept import kept_samples
-from downloader.sinks.sink import Verify
+from downloader.sinks.sink import Undo, Verify, Written
 from downloader.sources.registry import source_kind
 from downloader.storage import known_names as known
 from downloader.storage import known_records, record_spool
@@ -55,6 +56,7 @@ __all__ = [
     "ledgers",
     "make_directory",
     "make_home",
+    "temporary_prefix",
 ]
 
 
@@ -144,7 +146,10 @@ class Destination:
             (self.home / INDEXED).unlink(missing_ok=True)
         self.job, self.resumed = self._agree()
         self.journal.run(boot)
-        collect_ledgers(self.home, self.journal, self._verify)
+        self._undo = undoer(
+            *(config.store, Path(config.local_output), config.sink_kind.identity(config), self._prefix)
+        )
+        collect_ledgers(self.home, self.journal, self._verify, self._undo)
         self.complete_since = "" if config.relist else self.journal.complete_since
         self.reserved = {} if self._has_shards else reserved_names(config)
         # Before the listing is forgotten, which says what was stored.
@@ -266,7 +271,7 @@ class Destination:
 
     def keep(self, marks: dict[int, bytes]) -> None:
         """See ``Journal.keep_marks``."""
-        self.journal.keep_marks(marks, self._verify)
+        _keep(self.journal, marks, self._verify, self._undo)
 
     def unreported(self, leases: Iterable[Lease]) -> Tally:
         """Return what this run has stored of ``leases``, of which no worker will report: as `status` does.
@@ -353,14 +358,20 @@ class Destination:
         """Rules for existing files, for workers."""
         # If several items can have one name, a file left by a power cut may belong to another item; then
         # the journal is searched for its owner.
-        lost_before = self.job.lost_before_ns if source_kind(self._config).unique_names else 0
-        if lost_before and folds_names(self._config.local_output):
-            lost_before = 0
-        # Runs with journals of their own may share a destination; their temporary names must differ.
-        prefix = f"{hashlib.blake2b(self.name_key, digest_size=6).hexdigest()}-" if self._apart else ""
-        return Rules(self.job.foreign_before_ns, lost_before, self._config.existing, prefix)
+        unique = source_kind(self._config).unique_names
+        if unique and self.resumed and not self._has_shards and folds_names(self._config.local_output):
+            unique = False
+        lost_before = self.job.lost_before_ns if unique else 0
+        sole = unique or bool(self._config.slice)
+        return Rules(self.job.foreign_before_ns, lost_before, self._config.existing, self._prefix, sole)
 
-    def settle_names(self) -> dict[int, dict[int, int]]:
+    @property
+    def _prefix(self) -> str:
+        """Return ``Rules.temporary``."""
+        # Runs with journals of their own may share a destination; their temporary names must differ.
+        return temporary_prefix(self.home) if self._apart else ""
+
+    def settle_names(self) -> dict[int, dict[int, Claim]]:
         """See ``name_owners.settle_contested``."""
         if self._config.slice:
             return {}  # the owner may be in another slice
@@ -436,7 +447,7 @@ class Destination:
         if job.source != mine.source:
             job = msgspec.structs.replace(job, source=mine.source)
             self.journal.begin(job)
-        if self.cut_off:
+        if self.cut_off or self.journal.unsynced:
             # Files that are not in the journal may be damaged, and are to be replaced.
             job = msgspec.structs.replace(job, lost_before_ns=self._now)
             self.journal.begin(job)
@@ -509,11 +520,27 @@ def ledgers(home: Directory) -> list[Entry]:
     return home.entries("ledger-[0-9]+")
 
 
-def collect_ledgers(home: Directory, journal: Journal, verify: Verify) -> None:
+def collect_ledgers(home: Directory, journal: Journal, verify: Verify, undo: Undo | None) -> None:
     """Move the ledgers that the workers of a killed run have left into the journal."""
     for path in ledgers(home):
-        journal.keep_marks({seq: packed for seq, (packed, _) in read_merged(path).items()}, verify)
+        _keep(journal, {seq: packed for seq, (packed, _) in read_merged(path).items()}, verify, undo)
         path.unlink()
+
+
+def _keep(journal: Journal, marks: dict[int, bytes], verify: Verify, undo: Undo | None) -> None:
+    """See ``Journal.keep_marks``; ``undo``: what items were about to do, before it is looked at."""
+    for seq, packed in marks.items():
+        intents = [mark for mark in core_marks.written(packed) if not mark.published]
+        names = journal.names(seq) if intents else []
+        for mark in intents:
+            if undo is not None and mark.index < len(names):
+                undo(Written(seq, mark.index, names[mark.index], mark.size, mark.crc))
+    journal.keep_marks(marks, verify)
+
+
+def temporary_prefix(home: Directory) -> str:
+    """Return ``core.ownership.Rules.temporary`` of a job whose journal is not in the destination."""
+    return f"{hashlib.blake2b(name_key(home), digest_size=6).hexdigest()}-"
 
 
 def foreign_before(output: str) -> int:

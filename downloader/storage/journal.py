@@ -16,7 +16,7 @@ import msgspec
 from downloader.core.checksum import crc32
 from downloader.core.column_types import ColumnTypes
 from downloader.core.item_digests import Digest, decode_digests
-from downloader.core.item_states import OWNED, changed, merge, summed, unpack, written
+from downloader.core.item_states import OWNED, Claim, changed, claimed, merge, summed, unpack, written
 from downloader.core.limits import MOST_BATCH_ITEMS
 from downloader.core.name_list import decode_names
 from downloader.errors import UNDECODABLE, JournalError, failure_kind
@@ -263,6 +263,11 @@ class Journal:
         row = self._rows.find("published", "WHERE seq = ?", seq)
         return b"" if row is None else bytes(row[1])
 
+    def names(self, seq: int) -> list[str]:
+        """Return the names of the items of batch ``seq``, none if there is no such batch."""
+        row = self._rows.find("listing", "WHERE seq = ?", seq)
+        return decode_names(row[2]) if row is not None else []
+
     def keep_marks(self, marks: dict[int, bytes], verify: Verify) -> None:
         """Record the item states of batches whose outcome is unknown (after a drain or a worker's death).
 
@@ -453,10 +458,11 @@ class Journal:
         )
         return [(row[0], Failure(*row[1:])) for row in self._rows.select("failure", query, *after, most)]
 
-    def mark_damaged(self, seq: int, damaged: list[Failure]) -> None:
+    def mark_damaged(self, seq: int, damaged: list[Failure], files: Mapping[int, int]) -> None:
         """Record that files of a batch differ from what was stored: OWNED, to be replaced.
 
-        In a batch that is done they count as failed.
+        In a batch that is done they count as failed. ``files``: which files these are, by index; see
+        ``core.item_states``.
         """
         with self._rows.transaction():
             row = self._rows.find("batch", "WHERE seq = ?", seq)
@@ -464,17 +470,17 @@ class Journal:
                 return
             for f in damaged if row[2] else ():
                 self._rows.put("failure", seq, f.index, f.name, f.url, f.code, f.detail, f.attempts)
-            self._claim(seq, row[1], dict.fromkeys((f.index for f in damaged), OWNED))
+            self._claim(seq, row[1], {f.index: Claim(OWNED, files.get(f.index, 0)) for f in damaged})
 
-    def claim(self, seq: int, claims: Mapping[int, int]) -> None:
+    def claim(self, seq: int, claims: Mapping[int, Claim]) -> None:
         """Record that items of batch ``seq`` are OWNED or UNOWNED; see ``core.item_states``."""
         with self._rows.transaction():
             row = self._rows.find("batch", "WHERE seq = ?", seq)
             if row is not None:
                 self._claim(seq, row[1], claims)
 
-    def _claim(self, seq: int, count: int, claims: Mapping[int, int]) -> None:
-        self._recount(seq, changed(self.marks(seq), count, claims))
+    def _claim(self, seq: int, count: int, claims: Mapping[int, Claim]) -> None:
+        self._recount(seq, claimed(self.marks(seq), count, claims))
 
 
 def _mistyped(table: str) -> str:

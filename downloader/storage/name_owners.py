@@ -3,7 +3,10 @@
 A worker that finds a file with other bytes under the name of its item cannot know whether another item of
 the job stored it, in another worker or in an earlier run. The item fails as ``name-taken``. This module
 resolves the conflict: if another item is published under that name, the failure stands; if none is, the
-item gets a claim (``core.item_states``) and is fetched once more.
+item gets a claim (``core.item_states``) on the file that has the name, and is fetched once more.
+
+``verify`` does the same for files that are not what was stored: they are the item's own, unless another
+item has stored them.
 
 One pass over the names in the journal resolves ``CHUNK`` items, so memory does not grow with failures.
 """
@@ -12,15 +15,16 @@ from __future__ import annotations
 
 import os
 import unicodedata
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Set
 from pathlib import Path
 
-from downloader.core.item_states import IN_FLIGHT, OWNED, SKIPPED, UNOWNED, unpack
+from downloader.core.item_states import IN_FLIGHT, OWNED, SKIPPED, UNOWNED, Claim, claims, unpack
 from downloader.core.name_list import decode_names
+from downloader.core.ownership import file_id, unsettled
 from downloader.sinks.stored import is_inside, place
 from downloader.storage.journal import Journal
 
-__all__ = ["CHUNK", "settle_contested"]
+__all__ = ["CHUNK", "file_at", "settle_contested", "settle_damaged"]
 
 CHUNK = 100_000
 
@@ -31,7 +35,7 @@ def settle_contested(
     layout: str,
     lost_before_ns: int,
     earlier: Callable[[Collection[str]], Collection[str]],
-) -> dict[int, dict[int, int]]:
+) -> dict[int, dict[int, Claim]]:
     """Give a claim to each ``name-taken`` item whose name no other item owns; return all claims.
 
     The claims are by batch and index.
@@ -39,14 +43,15 @@ def settle_contested(
     ``lost_before_ns``: see ``core.ownership.Rules``. ``earlier``: returns those of some names under which
     an earlier pass over the source has stored a file, which is the job's own. Raises JournalError.
     """
-    found: dict[int, dict[int, int]] = {}
+    found: dict[int, dict[int, Claim]] = {}
+    known: dict[int, dict[int, Claim]] = {}
     after = (-1, -1)
     while failures := journal.contested(after, CHUNK):
         after = (failures[-1][0], failures[-1][1].index)
         items: dict[str, tuple[int, int]] = {}
         for seq, failure in failures:
             items.setdefault(failure.name, (seq, failure.index))
-        for name in _owned(journal, items):
+        for name in _owned(journal, items.keys()):
             del items[name]
         ours = earlier(items.keys())
         for name, (seq, index) in items.items():
@@ -54,17 +59,34 @@ def settle_contested(
                 continue  # not written by this program
             path = root / where
             if not _has_other_spelling(path):
-                claim = OWNED if name in ours else _claim(path, lost_before_ns)
+                if seq not in known:
+                    known[seq] = claims(journal.marks(seq))
+                had = known[seq].get(index)
+                is_ours = name in ours
+                claim = Claim(OWNED, file_at(path)) if is_ours else _claim(path, lost_before_ns, had)
                 found.setdefault(seq, {})[index] = claim
-    for seq, claims in found.items():
-        journal.claim(seq, claims)
+    for seq, given in found.items():
+        journal.claim(seq, given)
     return found
 
 
-def _owned(journal: Journal, items: dict[str, tuple[int, int]]) -> set[str]:
-    """Return the names in ``items`` under which another item is published."""
+def settle_damaged(journal: Journal, damaged: Mapping[str, tuple[int, int, int]]) -> None:
+    """Make the claims valid of ``damaged`` items whose names no other item owns.
+
+    They are batch, index and file by name, and OWNED. Raises JournalError.
+    """
+    owned = _owned(journal, damaged.keys())
+    found: dict[int, dict[int, Claim]] = {}
+    for name, (seq, index, file) in damaged.items():
+        if name not in owned:
+            found.setdefault(seq, {})[index] = Claim(OWNED, file)
+    for seq, given in found.items():
+        journal.claim(seq, given)
+
+
+def _owned(journal: Journal, wanted: Set[str]) -> set[str]:
+    """Return the names in ``wanted`` under which an item is published."""
     owned: set[str] = set()
-    wanted = items.keys()
     for row in journal.batches():
         names = decode_names(row.names)
         if not (hits := wanted & set(names)):
@@ -108,9 +130,20 @@ def _is_short(path: Path) -> bool:
         return False
 
 
-def _claim(path: Path, lost_before_ns: int) -> int:
+def file_at(path: Path) -> int:
+    """Return which file has ``path`` (``core.ownership.file_id``), 0 if none has."""
     try:
-        changed = os.lstat(path).st_ctime_ns
+        return file_id(os.lstat(path))
     except OSError:
-        return UNOWNED
-    return OWNED if changed < lost_before_ns else UNOWNED
+        return 0
+
+
+def _claim(path: Path, lost_before_ns: int, had: Claim | None) -> Claim:
+    """Return the claim on the file that has ``path``, of an item that ``had`` another one."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return Claim(UNOWNED)
+    file = file_id(found)
+    is_own = found.st_ctime_ns < lost_before_ns or had == Claim(OWNED, unsettled(file))
+    return Claim(OWNED if is_own else UNOWNED, file)

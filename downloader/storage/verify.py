@@ -16,21 +16,24 @@ import msgspec
 from downloader.core import item_states as core_marks
 from downloader.core.bucket_place import is_bucket
 from downloader.core.name_list import decode_names
+from downloader.core.ownership import unsettled
 from downloader.core.pipeline_order import doubtful_text
 from downloader.core.units import show_count
 from downloader.errors import UNDECODABLE, ConfigError, JournalError
 from downloader.files.directory import Directory, Entry, check_owner, open_home
 from downloader.messages import Failure, Tally
-from downloader.sinks.registry import sink_kind, verifier
+from downloader.sinks.registry import sink_kind, undoer, verifier
 from downloader.sinks.shards.files import SHARDS
 from downloader.sinks.shards.kept import kept_samples
 from downloader.sinks.sink import REWRITTEN, Compares, Comparison, Inspect, Written
-from downloader.storage.destination import collect_ledgers, home_of, ledgers
+from downloader.sinks.stored import is_inside, place
+from downloader.storage.destination import collect_ledgers, home_of, ledgers, temporary_prefix
 from downloader.storage.journal import NAME as JOURNAL
 from downloader.storage.journal import BatchRow, JobSpec, Journal
 from downloader.storage.ledger import read as read_ledger
 from downloader.storage.ledger import read_merged
 from downloader.storage.lock import is_locked, lock
+from downloader.storage.name_owners import CHUNK, file_at, settle_damaged
 
 __all__ = ["Status", "Verified", "remarks", "status", "verify"]
 
@@ -203,7 +206,10 @@ def _verify_with(place: _Place, root: str, home: Directory, quiet: bool, *, read
                 check = verifier(job.store, Path(output), job.layout)
             except UNDECODABLE as error:
                 raise journal.damaged(error) from error
-            collect_ledgers(home, journal, check)
+            apart = os.path.realpath(root) != os.path.realpath(output)
+            prefix = temporary_prefix(home) if apart else ""
+            undo = undoer(job.store, Path(output), job.layout, prefix)
+            collect_ledgers(home, journal, check, undo)
         return _verify(journal, place, home, quiet, _merged(ledgers(home)) if read_only else None)
 
 
@@ -230,6 +236,7 @@ def _verify(
         recorded += 1
         names += [name] if recorded <= _NAMED else []
     shown = monotonic()
+    settling = _Settling(journal, root, job.layout, has_files=kind.name == "files")
     comparison: Comparison | None = None
     published: list[tuple[str, str]] = []
     finished: list[int] = []
@@ -254,10 +261,11 @@ def _verify(
         checked += count
         agree += count - len(damaged)
         if damaged and left is None:
-            journal.mark_damaged(row.seq, damaged)
+            settling.mark(row.seq, damaged)
         if not quiet and monotonic() - shown > 2:
             shown = monotonic()
             print(f"downloader: {show_count(checked)} files verified", file=sys.stderr)  # noqa: T201
+    settling.settle()
     if comparison is not None:
         published += comparison.finish(sorted(finished))
     return Verified(
@@ -273,10 +281,41 @@ def _verify(
     )
 
 
+class _Settling:
+    """Record damaged files, and which files these are; ``has_files``: each item is a file."""
+
+    def __init__(self, journal: Journal, root: Path, layout: str, *, has_files: bool) -> None:
+        self._journal = journal
+        self._root = root
+        self._layout = layout
+        self._has_files = has_files
+        # By name: batch, index and file. An item that has stored its own file there may be still to come.
+        self._waiting: dict[str, tuple[int, int, int]] = {}
+
+    def mark(self, seq: int, damaged: list[Failure]) -> None:
+        """Record that files of batch ``seq`` are damaged; ``settle`` makes the claims on them valid."""
+        files: dict[int, int] = {}
+        for each in damaged if self._has_files else ():
+            where = place(each.name, self._layout)
+            file = file_at(self._root / where) if is_inside(where) else 0
+            if file:
+                files[each.index] = unsettled(file)
+                self._waiting[each.name] = seq, each.index, file
+        self._journal.mark_damaged(seq, damaged, files)
+        if len(self._waiting) >= CHUNK:
+            self.settle()
+
+    def settle(self) -> None:
+        """Search the journal for other owners of those files."""
+        if self._waiting:
+            settle_damaged(self._journal, self._waiting)
+            self._waiting.clear()
+
+
 def _owned(row: BatchRow) -> list[str]:
     """Return the names of items of an open batch that are recorded as damaged."""
     claims = core_marks.claims(row.marks) if row.marks else {}
-    indices = [index for index, claim in claims.items() if claim == core_marks.OWNED]
+    indices = [index for index, claim in claims.items() if claim.state == core_marks.OWNED]
     names = decode_names(row.names) if indices else []
     return [names[index] for index in indices if index < len(names)]
 

@@ -12,10 +12,11 @@ from downloader.core.host import Host
 from downloader.core.invisible import told_of
 from downloader.core.item_states import (
     IN_FLIGHT,
-    OWNED,
+    NO_CLAIM,
     SKIPPED,
     UNOWNED,
     UNTOUCHED,
+    Claim,
     ItemStates,
     claims,
 )
@@ -56,8 +57,8 @@ class ActiveBatch:
     """A leased batch. ``left`` is how many items are not finished. Items are counted as they finish.
 
     ``slot``: its slot in the ledger, or the entries of its open items once it is narrowed. ``opened``: when
-    it was leased (seconds, monotonic). ``claims``: items whose mark is OWNED or UNOWNED
-    (``core.item_states``), until they are published.
+    it was leased (seconds, monotonic). ``claims``: of items whose mark is OWNED or
+    UNOWNED (``core.item_states``), until they are published.
     """
 
     __slots__ = (
@@ -107,11 +108,13 @@ class ActiveBatch:
         # The arrays of `core.item_states`: the state of each file is written to them without a call.
         self.states, self._crcs = slot.marks.arrays
         self.left = len(lease.only) or lease.count
-        self.claims = claims(lease.done) | dict.fromkeys(lease.replace, OWNED)
+        self.claims = claims(lease.done)
+        for index in lease.replace:
+            self.claims[index] = self.claims.get(index, NO_CLAIM)._replace(unsynced=True)
         if lease.narrowed and lease.only:
             self.claims = {index: self.claims[index] for index in lease.only if index in self.claims}
         for index, claim in self.claims.items():
-            self.states[index] = claim
+            self.marks.set(index, claim)
         self._begin_counting()
 
     def _begin_counting(self) -> None:
@@ -131,15 +134,16 @@ class ActiveBatch:
 
     def forget(self, index: int) -> None:
         """Mark item ``index`` as neither in flight nor published."""
-        self.states[index] = self.claims.get(index, UNTOUCHED)
+        self.marks.set(index, self.claims.get(index, NO_CLAIM))
 
-    def claim(self, index: int, claim: int) -> None:
+    def claim(self, index: int, claim: Claim) -> None:
         """Keep ``claim`` for item ``index``, whatever the result of attempts at it."""
-        self.claims[index] = self.states[index] = claim
+        self.claims[index] = claim
+        self.marks.set(index, claim)
 
     def open(self, task: FetchTask) -> FileWriter:
         """See ``TaskBatch``."""
-        claim = self.claims.get(task.index, UNTOUCHED)
+        claim = self.claims.get(task.index, NO_CLAIM)
         return self._writer.open(task.item, task.index, claim, task.response)
 
     def publish(self, task: FetchTask, writer: CheckedWriter) -> int:
@@ -367,7 +371,7 @@ class ActiveBatch:
             self._before = self.marks.packed()
         open_claims = {index: self.claims[index] for index in indices if index in self.claims}
         for index, claim in open_claims.items():
-            states[index] = claim
+            self.marks.set(index, claim)
         marks = self.marks.packed()
         items = narrowed_items(lease, indices)
         if self.is_shard:
@@ -381,11 +385,11 @@ class ActiveBatch:
                 lease,
                 items=items,
                 only=tuple(indices),
-                done=item_states.changed(b"", lease.count, open_claims) if open_claims else b"",
+                done=item_states.claimed(b"", lease.count, open_claims) if open_claims else b"",
                 earlier=b"",
                 suspects=tuple(left.intersection(lease.suspects)),
                 poison=tuple(left.intersection(lease.poison)),
-                replace=(),
+                replace=tuple(left.intersection(lease.replace)),
                 narrowed=True,
             )
             outcome = Narrowed(*self._outcome(), failures=self.failures, lease=self.lease)

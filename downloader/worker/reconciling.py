@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
 
-from downloader.core.item_states import IN_FLIGHT, OWNED, SKIPPED, written
+from downloader.core.item_states import IN_FLIGHT, OWNED, SKIPPED, Claim, written
 from downloader.core.lease_items import Items
 from downloader.errors import FetchError, failure_kind
 from downloader.messages import Item
 from downloader.process.long_work import READ_AT_ONCE, Pauses, in_thread
-from downloader.sinks.sink import NEW, SAME, Recovered, Sink, Unprepared, Written
+from downloader.sinks.sink import NEW, SAME, Claims, Recovered, Sink, Unprepared, Written
 from downloader.worker.active_batch import ActiveBatch
 
 __all__ = ["Exempt", "lost", "reconcile", "settled", "standing"]
@@ -45,12 +45,13 @@ def reconcile(batch: ActiveBatch, items: Items, sink: Sink) -> set[int]:
         if wanted and mark.index not in wanted:
             continue
         pause()
-        if _on_disk(sink, Written(lease.seq, mark.index, items[mark.index].name, mark.size, mark.crc)):
+        stored = Written(lease.seq, mark.index, items[mark.index].name, mark.size, mark.crc)
+        if _on_disk(sink, stored):
             batch.published(mark.index, mark.size, mark.crc, SAME if mark.index in earlier else NEW)
             found.add(mark.index)
         elif mark.published:
-            # The file of that name was once this item's own: the name is not taken by another item.
-            batch.claim(mark.index, OWNED)
+            # The file of that name was once this item's own.
+            batch.claim(mark.index, sink.claim(stored) if isinstance(sink, Claims) else Claim(OWNED))
     return found
 
 

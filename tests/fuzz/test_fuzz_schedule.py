@@ -23,7 +23,7 @@ from hypothesis.stateful import (
 )
 
 from downloader.core.host import Host
-from downloader.core.item_states import UNTOUCHED, ItemStates, published
+from downloader.core.item_states import NO_CLAIM, ItemStates, published
 from downloader.core.leases import DEATHS_TO_POISON, LeaseBook
 from downloader.core.scheduler import Scheduler
 from downloader.messages import Lease
@@ -168,7 +168,7 @@ class World(RuleBasedStateMachine):
             schedule.succeeded(job.host, self.now)
             worker.left[seq] -= 1
         else:
-            marks.set(index, UNTOUCHED)
+            marks.set(index, NO_CLAIM)
             if how == "given back":
                 schedule.requeue(job)
             else:

@@ -243,9 +243,7 @@ def test_slices_have_the_types_of_their_job(server: Server, tmp_path: Path) -> N
     subprocess.run(argv, input=configs.encode(config), env=environment(), check=True, timeout=60)
     directory = PlanDirectory(str(dest))
     heads = {head.name: head for head in directory.heads()}
-    (again,) = plan_again(
-        directory, [Again(heads["00000001"], {0: False})], heads, shard_options(config), 6
-    )
+    (again,) = plan_again(directory, [Again(heads["00000001"], {0: None})], heads, shard_options(config), 6)
     assert {head.types for head in (*heads.values(), again)} == {heads["00000000"].types} != {""}
     settings = configs.encode(configs.for_slices(config, 1, 0, 0))
     for head in (*heads.values(), again):

@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 
 from downloader.core.item_states import (
     ITEM_BYTES,
+    NO_CLAIM,
     OWNED,
     UNOWNED,
+    Claim,
     ItemState,
     ItemStates,
-    changed,
+    claimed,
     claims,
     merge,
     published,
@@ -71,7 +73,7 @@ def test_item_state_transitions() -> None:
     marks.begin(1)
     marks.begin(2)
     assert marks.in_flight() == [0, 1, 2]
-    marks.set(0, 0)
+    marks.set(0, NO_CLAIM)
     marks.publish(2, 0, 0)
     assert marks.in_flight() == [1]
     assert list(published(marks.packed())) == [ItemState(2, 0, 0)]
@@ -153,7 +155,8 @@ def _one(state: str, crc: int) -> bytes:
 
 
 def test_claims_are_kept_beside_published_states() -> None:
-    blob = changed(packed({1: (5, 6), 2: (7, 8)}), COUNT, {1: OWNED, 3: UNOWNED})
-    assert claims(blob) == {1: OWNED, 3: UNOWNED}
+    given = {1: Claim(OWNED, 4), 3: Claim(UNOWNED)}
+    blob = claimed(packed({1: (5, 6), 2: (7, 8)}), COUNT, given)
+    assert claims(blob) == given
     assert as_dict(blob) == {2: (7, 8)}
-    assert claims(changed(b"", 2, {0: OWNED})) == {0: OWNED}
+    assert claims(claimed(b"", 2, {0: Claim(OWNED, 9)})) == {0: Claim(OWNED, 9)}

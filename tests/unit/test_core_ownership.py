@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import os
+from pathlib import Path
 from typing import get_args
 
-from downloader.core.item_states import OWNED, UNOWNED, UNTOUCHED
-from downloader.core.ownership import Decision, Existing, Rules, rule
+from downloader.core.item_states import NO_CLAIM, OWNED, UNOWNED, UNTOUCHED, Claim
+from downloader.core.ownership import Decision, Existing, Rules, file_id, is_valid, rule, unsettled
 
 BEFORE, DURING, AFTER_CUT = 100, 200, 300
 FOREIGN_BEFORE, LOST_BEFORE = 150, 250
@@ -15,7 +17,15 @@ EXISTING = {
     "keep": Decision.KEEP,
     "fail": Decision.REFUSE,
 }
-# claim, the file was changed last, there was a cut: the decision; None: as --existing says.
+
+
+def file(changed: int = 1, inode: int = 1, size: int = 1, written: int = 1) -> os.stat_result:
+    """Return what the system says of a file, with times in ns."""
+    times = {"st_ctime_ns": changed, "st_mtime_ns": written}
+    return os.stat_result((0o100644, inode, 1, 1, 0, 0, size, 0, 0, 0), times)
+
+
+# claim on this file, the file was changed last, there was a cut: the decision; None: as --existing says.
 TABLE = {
     (OWNED, BEFORE, False): Decision.REPLACE,
     (OWNED, DURING, False): Decision.REPLACE,
@@ -39,10 +49,17 @@ TABLE = {
 
 
 def test_ownership_table() -> None:
-    for (claim, changed, cut), decision in TABLE.items():
+    for (state, changed, cut), decision in TABLE.items():
         for existing in get_args(Existing):
             rules = Rules(FOREIGN_BEFORE, LOST_BEFORE if cut else 0, existing)
-            assert rule(claim, changed, rules) is (decision or EXISTING[existing]), (claim, changed, cut)
+            found = file(changed)
+            claim = Claim(state, file_id(found))
+            expected = decision or EXISTING[existing]
+            assert rule(claim, found, rules) is expected, (state, changed, cut)
+            # A claim on another file, on none, or one that is not settled, is no claim on this one.
+            none = TABLE[UNTOUCHED, changed, cut] or EXISTING[existing]
+            for other in (file_id(file(inode=2)), 0, unsettled(file_id(found))):
+                assert rule(Claim(state, other), found, rules) is none, (state, changed, cut)
 
 
 def test_ownership_table_is_complete() -> None:
@@ -52,4 +69,22 @@ def test_ownership_table_is_complete() -> None:
 
 
 def test_file_in_a_new_destination_is_contested() -> None:
-    assert rule(UNTOUCHED, 1, Rules()) is Decision.CONTESTED
+    assert rule(NO_CLAIM, file(), Rules()) is Decision.CONTESTED
+
+
+def test_claim_is_about_one_file(tmp_path: Path) -> None:
+    """It stays valid when the file is renamed or gets other permissions, not when it is changed."""
+    path, other = tmp_path / "a", tmp_path / "b"
+    path.write_bytes(b"one")
+    claim = Claim(OWNED, file_id(os.lstat(path)))
+    path.chmod(0o600)
+    path.rename(other)
+    other.rename(path)
+    assert is_valid(claim, os.lstat(path))
+    other.write_bytes(b"one")
+    assert not is_valid(claim, os.lstat(other))
+    path.write_bytes(b"another")
+    assert not is_valid(claim, os.lstat(path))
+    assert is_valid(Claim(OWNED, file_id(file())), file(changed=2))
+    for each in (file(inode=2), file(size=2), file(written=2)):
+        assert not is_valid(Claim(OWNED, file_id(each)), file())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from downloader.core.item_states import OWNED, UNOWNED, ItemStates, claims, published
+from downloader.core.item_states import OWNED, UNOWNED, Claim, ItemStates, claims, published
 from downloader.core.name_list import decode_names, encode_names
 from downloader.errors import JournalError
 from downloader.files.directory import open_home
@@ -195,20 +195,20 @@ def test_a_damaged_ledger_is_an_error_and_changes_nothing(journal: Journal, blob
 def test_damaged_files_fail(journal: Journal) -> None:
     journal.open_batch(batch(0))
     journal.settle(done(0, [failure(4)], 4), marks(0, 1, 2, 3))
-    journal.mark_damaged(0, [failure(1, "damaged")])
+    journal.mark_damaged(0, [failure(1, "damaged")], {1: 7})
     assert journal.tally() == Tally(3, 0, 2, 300, 0)
     assert [each.index for each in journal.failures(0)] == [1, 4]
-    assert claims(journal.marks(0)) == {1: OWNED}
+    assert claims(journal.marks(0)) == {1: Claim(OWNED, 7)}
 
 
 def test_damaged_files_of_an_open_batch_are_pending(journal: Journal) -> None:
     journal.open_batch(batch(0))
     journal.keep_marks({0: marks(0, 1)}, there)
-    journal.mark_damaged(0, [failure(1, "damaged")])
+    journal.mark_damaged(0, [failure(1, "damaged")], {})
     assert journal.tally() == Tally()
     assert journal.tally(open_too=True) == Tally(1, 0, 0, 100, 0)
     assert list(journal.failures()) == []
-    assert (indices(journal.marks(0)), claims(journal.marks(0))) == ([0], {1: OWNED})
+    assert (indices(journal.marks(0)), claims(journal.marks(0))) == ([0], {1: Claim(OWNED)})
 
 
 def test_only_some_failures_are_tried_again(journal: Journal) -> None:
@@ -216,8 +216,8 @@ def test_only_some_failures_are_tried_again(journal: Journal) -> None:
     journal.settle(done(0, [failure(3), failure(4, "name-taken")], 3), marks(0, 1, 2))
     assert journal.contested((-1, -1), 10) == [(0, failure(4, "name-taken"))]
     assert journal.contested((0, 4), 10) == []
-    journal.claim(0, {4: UNOWNED})
-    assert claims(journal.marks(0)) == {4: UNOWNED}
+    journal.claim(0, {4: Claim(UNOWNED, 5)})
+    assert claims(journal.marks(0)) == {4: Claim(UNOWNED, 5)}
     journal.settle(done(0, [], 1), marks(0, 1, 2, 4), retried=[4])
     assert list(journal.failures(0)) == [failure(3)]
     assert journal.tally() == Tally(4, 0, 1, 400, 0)

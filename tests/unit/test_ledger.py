@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from downloader.core.item_states import OWNED, ItemState, claims, published
+from downloader.core.item_states import NO_CLAIM, OWNED, Claim, ItemState, claims, published
 from downloader.errors import DestinationError, JournalError
 from downloader.files.directory import Entry, open_home
 from downloader.storage.ledger import Entries, Ledger, Slot, read, read_merged
@@ -97,7 +97,7 @@ def narrowed(ledger: Ledger, seq: int, only: list[int]) -> Entries:
     entries = ledger.narrow(seq, slot, only)
     assert entries is not None
     for index in only:
-        slot.marks.set(index, 0)
+        slot.marks.set(index, NO_CLAIM)
     ledger.close(slot)
     return entries
 
@@ -110,12 +110,12 @@ def test_narrowed_batch_has_the_states_of_both_its_places(tmp_path: Path) -> Non
     others = [ItemState(index, 100, index) for index in (0, 1, 3, 4, 5, 6, 8)]
     assert contents(path) == {4: (others, [2, 7])}
     entries.publish(7, 5, 50)
-    entries.set(2, OWNED)
+    entries.set(2, Claim(OWNED, 8))
     assert contents(path) == {4: ([*others[:-1], ItemState(7, 5, 50), others[-1]], [])}
     # The slot is given to another batch: the journal has what it had.
     ledger.open(5, 9)
     assert contents(path) == {4: ([ItemState(7, 5, 50)], []), 5: ([], [])}
-    assert claims(read_merged(at(path))[4][0]) == {2: OWNED}
+    assert claims(read_merged(at(path))[4][0]) == {2: Claim(OWNED, 8)}
     assert list(published(entries.packed())) == [ItemState(7, 5, 50)]
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from downloader.config.config import Config
-from downloader.core.item_states import OWNED, UNOWNED, UNTOUCHED
-from downloader.core.ownership import Rules
+from downloader.core.item_states import NO_CLAIM, OWNED, UNOWNED, Claim
+from downloader.core.ownership import Rules, file_id
 from downloader.errors import DestinationError, FetchError
 from downloader.messages import Item, Lease
 from downloader.process.long_work import READ_AT_ONCE
@@ -57,17 +57,22 @@ def refuse(number: int) -> Callable[..., object]:
     return call
 
 
-def begin(sink: FilesSink, name: str, index: int = 0, claim: int = UNTOUCHED) -> FilesWriter:
+def begin(sink: FilesSink, name: str, index: int = 0, claim: Claim = NO_CLAIM) -> FilesWriter:
     return sink.begin(Lease(0, 1, b"")).open(Item(name), index, claim)
 
 
-def put(sink: FilesSink, name: str, *chunks: bytes, index: int = 0, claim: int = UNTOUCHED) -> int:
+def put(sink: FilesSink, name: str, *chunks: bytes, index: int = 0, claim: Claim = NO_CLAIM) -> int:
     writer = begin(sink, name, index, claim)
     for chunk in chunks:
         writer.write(chunk)
     content = b"".join(chunks)
     assert (writer.size, writer.crc) == (len(content), zlib.crc32(content))
     return writer.publish()
+
+
+def on(path: Path, state: int = OWNED) -> Claim:
+    """Return a claim on the file that has ``path`` now."""
+    return Claim(state, file_id(os.lstat(path)))
 
 
 def names(root: Path) -> set[str]:
@@ -104,13 +109,13 @@ def test_taken_name_is_refused(make: Make, tmp_path: Path) -> None:
         put(sink, "a", b"two", index=2)
     assert caught.value.code == "name-taken"
     assert (tmp_path / "a").read_bytes() == b"one"
-    assert put(sink, "a", b"two", index=2, claim=OWNED) == NEW
+    assert put(sink, "a", b"two", index=2, claim=on(tmp_path / "a")) == NEW
     assert (tmp_path / "a").read_bytes() == b"two"
-    assert put(sink, "a", b"three", index=2, claim=UNOWNED) == REPLACED
+    assert put(sink, "a", b"three", index=2, claim=on(tmp_path / "a", UNOWNED)) == REPLACED
     assert (tmp_path / "a").read_bytes() == b"three"
     # A file not known to be this item's is written again, even with the same content.
     before = (tmp_path / "a").stat().st_ino
-    assert put(sink, "a", b"three", index=2, claim=OWNED) == NEW
+    assert put(sink, "a", b"three", index=2, claim=on(tmp_path / "a")) == NEW
     assert (tmp_path / "a").stat().st_ino != before
     assert names(tmp_path) == {"a"}
 
@@ -148,7 +153,7 @@ def test_existing_file_is_kept(make: Make, tmp_path: Path, rules: str) -> None:
         with pytest.raises(FetchError, match="file-exists"):
             sink.standing(name)
     assert put(sink, "a", b"old") == SAME
-    assert put(sink, "a", b"mine", claim=OWNED) == NEW
+    assert put(sink, "a", b"mine", claim=on(tmp_path / "a")) == NEW
     assert sink.standing("none") is None
     assert (tmp_path / "link").is_symlink()
 

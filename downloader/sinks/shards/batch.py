@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from downloader.core.checksum import crc32
 from downloader.core.column_types import ColumnTypes
 from downloader.core.executed_extensions import EXECUTED
-from downloader.core.item_states import UNTOUCHED
+from downloader.core.item_states import NO_CLAIM, Claim
 from downloader.core.redact import redact_url
 from downloader.core.shard_keys import UNKNOWN, extension_of
 from downloader.errors import failure_kind
@@ -166,7 +166,7 @@ class ShardBatch:
         return WRITTEN
 
     def open(
-        self, item: Item, index: int, claim: int = UNTOUCHED, response: ResponseInfo | None = None
+        self, item: Item, index: int, claim: Claim = NO_CLAIM, response: ResponseInfo | None = None
     ) -> SampleWriter:
         """See ``BatchWriter``."""
         return SampleWriter(self, item, index, response)

@@ -8,6 +8,7 @@ from known.mutant import Mutant
 
 __all__ = ["KNOWN"]
 
+CLAIMS = "tests/faults/test_claims.py::"
 HOST = "tests/faults/test_host.py::"
 PROCESSES = "tests/faults/test_processes.py::"
 SIGNALS = "tests/faults/test_signals.py::"
@@ -56,8 +57,8 @@ KNOWN = (
         "files of an earlier pass are somebody else's",
         "--relist of an edited list counts own files as replaced, and --existing keep keeps old bytes",
         "settle_contested",
-        "OWNED if name in ours else _claim(path, lost_before_ns)",
-        "_claim(path, lost_before_ns)",
+        "name in ours",
+        "False",
         (f"{RELIST}test_what_is_known_belongs_to_a_row_not_to_a_name",),
     ),
     Mutant(
@@ -269,18 +270,69 @@ KNOWN = (
         "failure overwrites the damaged state",
         "the damaged file is never replaced: its name stays taken",
         "ActiveBatch.forget",
-        "self.claims.get(index, UNTOUCHED)",
-        "UNTOUCHED",
+        "self.claims.get(index, NO_CLAIM)",
+        "NO_CLAIM",
         (f"{TAKEN}test_damaged_file_is_replaced_after_server_failures",),
     ),
     Mutant(
         "damaged file of an open batch not fetched again",
         "the interrupted job never completes",
         "Journal.mark_damaged",
-        "self._claim(seq, row[1], dict.fromkeys((f.index for f in damaged), OWNED))",
+        "self._claim(seq, row[1], {f.index: Claim(OWNED, files.get(f.index, 0)) for f in damaged})",
         "self._recount("
         "seq, changed(self.marks(seq), row[1], dict.fromkeys((f.index for f in damaged), 0)))",
         (f"{TAKEN}test_damaged_file_is_recognized_as_the_items_own",),
+    ),
+    Mutant(
+        "claim is valid for any file",
+        "what was known of a removed file lets an item replace another item's, with exit code 0",
+        "is_valid",
+        "claim.file == file_id(found)",
+        "True",
+        (
+            "tests/unit/test_core_ownership.py::test_ownership_table",
+            f"{CLAIMS}test_claim_on_a_file_of_the_user_that_is_gone",
+        ),
+    ),
+    Mutant(
+        "verify claims the file of another item",
+        "two items of one name replace each other's file in turn, and no run converges",
+        "settle_damaged",
+        "name not in owned",
+        "True",
+        (f"{CLAIMS}test_damaged_file_whose_name_another_item_has_by_now",),
+    ),
+    Mutant(
+        "replaced file not looked at",
+        "a file that is put there between the look and the rename is lost, with exit code 0",
+        "FilesWriter._exchange",
+        "_which(self._at(spare)) == _which(found)",
+        "True",
+        ("tests/unit/test_exchanged_files.py::test_file_that_has_the_name_when_it_is_replaced",),
+    ),
+    Mutant(
+        "file looked at once before it is replaced",
+        "of two workers that store one name, both replace the same file",
+        "FilesWriter._replace",
+        "_which(self._at(self._leaf)) == _which(found)",
+        "True",
+        ("tests/unit/test_exchanged_files.py::test_file_that_has_the_name_when_it_is_replaced",),
+    ),
+    Mutant(
+        "exchange not undone after a kill",
+        "the file that was replaced stays under a temporary name, and nobody is told of it",
+        "undo_exchange.undo",
+        "spare.exchange(file.leaf)",
+        "pass",
+        ("tests/unit/test_exchanged_files.py::test_killed_while_it_replaces_a_file",),
+    ),
+    Mutant(
+        "half done exchange of a dead worker not looked for",
+        "its file counts as stored, and the one that was replaced stays under a temporary name",
+        "_keep",
+        "undo is not None and mark.index < len(names)",
+        "False",
+        (f"{CLAIMS}test_worker_killed_while_it_replaces_a_file",),
     ),
     Mutant(
         "owner of a contested name not looked up",
@@ -364,7 +416,7 @@ KNOWN = (
         "item states not compared with the disk",
         "a file that was lost or changed after the ledger was written counts as stored",
         "reconcile",
-        "_on_disk(sink, Written(lease.seq, mark.index, items[mark.index].name, mark.size, mark.crc))",
+        "_on_disk(sink, stored)",
         "True",
         (f"{HOST}test_file_damaged_between_runs_is_fetched_again",),
     ),
