@@ -209,7 +209,8 @@ class PipelinedConnection:
             return
         if len(completed) > self._window.counted:
             self._count(now)
-        if parser.surplus or (parser.in_message and not parser.outstanding):
+        unasked = parser.in_message or parser.problem is not None
+        if parser.surplus or (unasked and not parser.outstanding):
             self._desynchronized()
             return
         if not self._deep and completed:
