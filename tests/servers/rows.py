@@ -190,6 +190,7 @@ CASES: dict[str, Case] = {
     # It ends with its head, whatever that says.
     "interim-length": Case([b"HTTP/1.1 100 Continue\r\nContent-Length: 5\r\n\r\n", *ok(BODY)], BODY, 1),
     "interim-length-odd": Case([b"HTTP/1.1 103 Hints\r\nContent-Length: x\r\n\r\n", *ok(BODY)], BODY, 1),
+    "interim-close-length": Case([b"HTTP/1.0 100 Continue\r\nContent-Length: 5\r\n\r\n" + GOOD], BODY, 1),
     "interim-unknown-length": Case([b"HTTP/1.1 104 What\r\nContent-Length: 5\r\n\r\n" + GOOD], BODY, 1),
     "interim-unknown-chunked": Case([b"HTTP/1.1 104 What\r\nTransfer-Encoding: chunked\r\n\r\n", *ok(BODY)],
                                     BODY, 1),

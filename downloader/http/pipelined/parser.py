@@ -258,12 +258,15 @@ class ResponseParser:
     def _check_interim(self, status: int) -> None:
         """Let the final response follow the present one, which is interim (RFC 9110 §15.2).
 
-        Raises NeedsRequestsClient if what follows is none, or llhttp would take it for a body.
+        Raises NeedsRequestsClient if what follows is none, or llhttp would take it for a body, or add the
+        digits of its length to those of this one, which it forgets behind a usual response only.
         """
-        if status == 101 or (status > 103 and any(name.lower() in _FRAMING for name in self._fields)):
+        last = not self.parser.should_keep_alive()
+        odd = (last or status > 103) and any(name.lower() in _FRAMING for name in self._fields)
+        if status == 101 or odd:
             self.problem = NeedsRequestsClient()
             raise self.problem
-        if not self.parser.should_keep_alive():
+        if last:
             self._follow_interim(True)
 
     def _follow_interim(self, follow: bool) -> None:
