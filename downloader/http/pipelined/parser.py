@@ -152,7 +152,7 @@ class ResponseParser:
             if taken == len(data):
                 return
             data = data[taken:]
-        while data and self.problem is None:
+        while data and self.problem is None and not self.closing:
             if self._left > 0:
                 taken = min(self._left, len(data))
                 self._append(data[:taken])
