@@ -385,14 +385,6 @@ KNOWN = (
         more=(Replacement("ResponseParser._check_interim", "status == 101 or odd", "odd"),),
     ),
     Mutant(
-        "a file behind a 101 is stored",
-        "what follows is another protocol, whatever it looks like",
-        "ResponseParser._check_interim",
-        "status == 101 or odd",
-        "odd",
-        (f"{ANSWERS}test_each_response_ends_with_the_expected_result[auto-101-and-file]",),
-    ),
-    Mutant(
         "requested again without a bound",
         "a server that spoils what comes with a file has it requested as often as others succeed",
         "PipelinedClient.requeue",
