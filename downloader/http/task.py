@@ -60,7 +60,8 @@ class FetchTask(msgspec.Struct, eq=False, gc=False):
     that it states of the bytes that are stored, if that is verified. ``mismatches``: attempts that ended in
     ``checksum-mismatch``. ``demotions``: how often it was preempted.
     ``sent``: when it was last requested (seconds, monotonic). ``cut_off``: how often a connection that
-    had served others ended before its response; this does not count as an attempt. ``path``: its origin,
+    had served others ended before its response; this does not count as an attempt. ``uncharged``: how often
+    the pipelined client has requested it in vain, without an attempt. ``path``: its origin,
     None if it does not go through the pipelined client. ``robots_txt``: it is not an item of a source, but
     the robots.txt of its origin. ``extra``: attempts that its mirrors allow in addition to --retries. It is
     a Struct because one is created per file.
@@ -86,6 +87,7 @@ class FetchTask(msgspec.Struct, eq=False, gc=False):
     stated: Stated | None = None
     mismatches: int = 0
     demotions: int = 0
+    uncharged: int = 0
 
 
 def open_writer(task: FetchTask, checking: Checking, length: int = 0) -> CheckedWriter:

@@ -13,6 +13,7 @@ import pytest
 from harness import slow_but
 from servers import (
     CLOSE,
+    HANG,
     RESET,
     Answer,
     Forever,
@@ -27,6 +28,7 @@ from servers import (
     ok,
     status,
 )
+from servers.rows import HINTS_LAST, SWITCHED
 
 QUICK = ("--deadline", "1s", "--read-timeout", "500ms", "--retries", "1", "--backoff", "50ms")
 QUICK += ("--workers", "1")
@@ -81,6 +83,12 @@ BROKEN: dict[str, tuple[dict[str, Answer], str]] = {
         ),
         "timeout",
     ),
+    "nonsense": (pages(first=listing("a", "p2"), p2=[b"SSH-2.0-OpenSSH_9.6\r\n", HANG]), "SSH-2.0"),
+    "nonsense behind an interim response": (
+        pages(first=listing("a", "p2"), p2=[HINTS_LAST, b"SSH-2.0-OpenSSH_9.6\r\n", HANG]),
+        "SSH-2.0",
+    ),
+    "another protocol": (pages(first=listing("a", "p2"), p2=[SWITCHED, HANG]), "unexpected-status"),
     "immense": (
         pages(first=[b"HTTP/1.1 200 OK\r\nContent-Length: 9999999999\r\n\r\n", CLOSE]),
         "too-large",
@@ -89,7 +97,7 @@ BROKEN: dict[str, tuple[dict[str, Answer], str]] = {
 
 
 # Slow, since every check of a listing is in one place: tests/unit/test_core_listing.py has all cases.
-NO_LISTING = ("HTML", "a list", "marker a number")
+NO_LISTING = ("HTML", "a list", "marker a number", "nonsense")
 
 
 @pytest.mark.parametrize("what", slow_but([(each,) for each in BROKEN if each not in NO_LISTING], BROKEN))
@@ -267,7 +275,10 @@ def one_after_another(body: bytes) -> bytes:
 
 
 # Slow: the first case is the second without its announcement, and another attempt changes nothing.
-ALIKE = ("closed behind each", "failed once", "to the end of the connection")
+ALIKE = (
+    *("closed behind each", "failed once", "to the end of the connection"),
+    "with nonsense behind",
+)
 SHAPES: dict[str, Callable[[bytes], Answer]] = {
     "closed behind each": lambda body: [*ok(body), CLOSE],
     "said to be closed": lambda body: [*ok(body, "Connection: close"), CLOSE],
@@ -278,6 +289,8 @@ SHAPES: dict[str, Callable[[bytes], Answer]] = {
     "to the end of the connection": lambda body: [b"HTTP/1.0 200 OK\r\n\r\n" + body, CLOSE],
     "with a cookie": lambda body: ok(body, "Set-Cookie: a=b"),
     "with another answer behind": lambda body: at_once([*ok(body), *listing(["nobody asked for this"])]),
+    "with nonsense behind": lambda body: at_once([*ok(body), b"nonsense"]),
+    "behind interim ones": lambda body: at_once([HINTS_LAST, b"HTTP/1.0 100 Continue\r\n\r\n", *ok(body)]),
     "large": lambda body: ok(body[:1] + b" " * 300_000 + body[1:]),
     "cut once": lambda body: Nth([b"HTTP/1.1 200 OK\r\nContent-Le", CLOSE], ok(body)),
     "failed once": lambda body: Nth(status(503), ok(body)),

@@ -27,12 +27,14 @@ from servers import (
     Result,
     Server,
     Step,
+    Unordered,
     Until,
     download,
     ok,
     redirect,
     status,
 )
+from servers.rows import HINTS_LAST, NO, SWITCHED
 
 QUICK = ("--retries", "2", "--backoff", "20ms", "--read-timeout", "1s", "--workers", "1")
 COUNT = 600
@@ -40,6 +42,8 @@ NAMES = [f"file-{n}" for n in range(COUNT)]
 DEPTHS = ("4", "64")
 RECHECKS = COUNT // 3
 """Files that are requested again to know the order of the responses, of those of one server, at most."""
+MOST_REQUESTS = 14
+"""Of one file: some without an attempt, some to compare it with itself, and what is handed over."""
 DEEP = [pytest.param("4", marks=pytest.mark.slow), "64"]
 
 
@@ -255,15 +259,66 @@ def test_error_statuses_belong_to_the_requested_names(depth: str, tmp_path: Path
 
 @pytest.mark.parametrize("depth", DEEP)
 def test_interim_responses_are_skipped(depth: str, tmp_path: Path) -> None:
-    interim = b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
+    interim = (
+        b"HTTP/1.1 100 Continue\r\n\r\n",
+        b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n",
+        b"HTTP/1.0 100 Continue\r\n\r\n",
+        HINTS_LAST,
+    )
 
     def answer(nth: int, request: Request) -> Sequence[Step]:
-        return [interim[nth % 2] * (nth % 4), *plain(request)]
+        first = interim[nth % 2] if nth < RECHECKS else interim[nth % 4]
+        return [first * (nth % 5), *plain(request)]
 
     with serve(answer) as server:
         result = fetch(server, tmp_path, depth)
     assert all_right(result.files)
     assert result.report["requests"] <= COUNT + RECHECKS
+
+
+SPOILT: dict[str, Callable[[list[bytes]], list[bytes]]] = {
+    "switched": lambda sent: [*sent, SWITCHED],
+    "switched, then the last": lambda sent: [*sent[:-1], SWITCHED, sent[-1]],
+    "interim too many": lambda sent: [*sent, HINTS_LAST],
+    "one too many": lambda sent: [*sent, sent[0]],
+    "nonsense too much": lambda sent: [*sent, b"nonsense"],
+    "nonsense for the last": lambda sent: [*sent[:-1], b"nonsense"],
+    "nothing for the last": lambda sent: [*sent[:-1], b""],
+    "idle timeout for the last": lambda sent: [*sent[:-1], *status(408), b""],
+    "half of the last": lambda sent: [*sent[:-1], sent[-1][:-1], b""],
+    "closed behind the last": lambda sent: [*sent, b""],
+    "refused without end": lambda sent: [*sent[:-1], NO + b"Transfer-Encoding: chunked\r\n\r\nzz"],
+}
+
+
+OFTEN = ("switched", "nonsense for the last")
+"""Without a bound each of them has a file requested for ever, or dozens of times."""
+
+
+@pytest.mark.parametrize(
+    "how", [pytest.param(how, marks=() if how in OFTEN else pytest.mark.slow) for how in SPOILT]
+)
+@pytest.mark.parametrize("few", [False, True])
+def test_no_file_is_requested_again_and_again(how: str, few: bool, tmp_path: Path) -> None:
+    """Whatever spoils the responses to requests that arrive together, once the server is known to be good.
+
+    It is so with all of them, or with those for a few files: then others succeed all the time.
+    """
+    bad = [f"file-{n} ".encode() for n in range(900, 904)]
+
+    def spoil(sent: list[bytes]) -> list[bytes]:
+        all_good = few and not any(name in response for response in sent for name in bad)
+        return sent if all_good else SPOILT[how](sent)
+
+    names = [f"file-{n}" for n in range(2500)]
+
+    def respond(name: str) -> bytes:
+        return ok(name.encode() + b" " * (1 + int(name.rpartition("-")[2]) % 50))[0]
+
+    with Unordered(names, respond, "spoilt", after=0 if few else 1200, spoil=spoil) as server:
+        result = download(server.url, tmp_path / "d", *QUICK, "--connections", "8", "--pipeline", "16")
+    assert {name: text.strip().decode() for name, text in result.files.items()} == {n: n for n in names}
+    assert max(server.counts.values()) <= MOST_REQUESTS
 
 
 @pytest.mark.parametrize("depth", DEEP)

@@ -203,7 +203,14 @@ LENGTHS = st.sampled_from(
         b" Content-Length: 5", b"Content-Length: 5 5",
     ]
 )  # fmt: skip
-INTERIM = st.sampled_from([b"HTTP/1.1 %d X\r\nLink: <x>\r\n\r\n" % code for code in (100, 102, 103)])
+INTERIM = st.sampled_from(
+    [
+        b"HTTP/1.%d %d X\r\n%b\r\n" % (minor, code, field)
+        for minor in (1, 0)
+        for code in (100, 102, 103, 199)
+        for field in (b"Link: <x>\r\n", b"Connection: close\r\n")
+    ]
+)
 ANSWERS = st.lists(
     st.one_of(plain(), plain(), chunked(), odd(), INTERIM, st.binary(max_size=20)), max_size=JOBS + 1
 )
@@ -362,6 +369,7 @@ FLOODS = [b"X: %d\r\n" % n for n in range(30_000)]
         (b"", b"\r\n" * 20),
         (b"HTTP/1.1 100 Continue\r\n\r\n", b"\r\n" * 20_000),
         (b"", b"HTTP/1.1 103 Hints\r\n\r\n" * 9_000),
+        (b"", b"HTTP/1.0 103 Hints\r\n\r\n" * 9_000),
         (b"HTTP/1.1 200 OK\r\n", b"".join(FLOODS)),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;", b"x" * 200_000),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"0" * 200_000),
@@ -371,7 +379,15 @@ FLOODS = [b"X: %d\r\n" % n for n in range(30_000)]
         (b"HTTP/1.1 302 No\r\nContent-Length: 9\r\n\r\n", b""),
     ],
     ids=[
-        *("empty lines", "empty lines behind 100", "103", "head", "extension", "zeros"),
+        *(
+            "empty lines",
+            "empty lines behind 100",
+            "103",
+            "103 as if the last",
+            "head",
+            "extension",
+            "zeros",
+        ),
         *("extension of 404", "trailers of 404", "chunks of 404", "none"),
     ],
 )
@@ -398,6 +414,26 @@ def test_flood_is_given_up(start: bytes, flood: bytes, piece: int) -> None:
     else:
         assert parser.problem is None
         assert isinstance(refusal, NeedsRequestsClient)
+
+
+SKIPPED = (
+    *(b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.0 100 Continue\r\nX: y\r\n\r\n"),
+    *(b"HTTP/2.0 103 Hints\r\n\r\n", b"HTTP/1.1 199 What\r\nConnection: close\r\n\r\n"),
+)
+
+
+def test_final_response_follows_interim_ones_wherever_they_are_cut() -> None:
+    """Also behind others, and the last one of a connection stays the last one."""
+    good = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc"
+    last = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabc"
+    for first in SKIPPED:
+        for second in (b"", *SKIPPED):
+            stream = first + second + good + second + first + last
+            for cut in range(len(stream)):
+                assert drive([stream[:cut], stream[cut:] + good]) == [End("file", b"abc")] * 2, (
+                    stream,
+                    cut,
+                )
 
 
 def test_large_read_that_ends_behind_a_head_is_no_endless_body() -> None:

@@ -33,6 +33,7 @@ from servers import (
     redirect,
     status,
 )
+from servers.rows import HINTS_LAST, SWITCHED
 
 LANES = pytest.mark.parametrize("lane", ["auto", "requests"])
 OPTIONS = ("--robots", "--workers", "1", "--retries", "1", "--backoff", "20ms")
@@ -129,6 +130,8 @@ def test_each_origin_is_asked_once_by_a_worker(tmp_path: Path) -> None:
         ([b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc", CUT], "robots", 2),
         ([b"HTTP/1.1 200 OK\r\nContent-Length: 9, 9\r\n\r\n", CLOSE], "robots", 2),
         ([HANG], "robots", 2),
+        ([HINTS_LAST, *ok(NOTHING)], "robots", 1),
+        ([SWITCHED, HANG], "robots", 1),
         (Nth(status(500), ok(b"")), "", 2),
         (Nth(status(503, "Retry-After: 0"), ok(NOTHING)), "robots", 2),
     ],

@@ -35,9 +35,13 @@ def head(*lines: str) -> bytes:
 
 CHUNKED = head("Transfer-Encoding: chunked")
 OLD_AND_OPEN = b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n"
+OLD = b"HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\n"
 NO = b"HTTP/1.1 404 No\r\n"
 FOUND = b"HTTP/1.1 302 Found\r\nLocation: /target\r\n"
+HINTS_LAST = b"HTTP/1.1 103 Hints\r\nConnection: close\r\n\r\n"
+SWITCHED = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: upgrade\r\n\r\n"
 BODY = b"hello"
+GOOD = head("Content-Length: 5") + BODY
 
 CASES: dict[str, Case] = {
     "good": Case(ok(BODY), BODY, 1),
@@ -161,12 +165,51 @@ CASES: dict[str, Case] = {
     # Statuses.
     "continue-first": Case([b"HTTP/1.1 100 Continue\r\n\r\n", *ok(BODY)], BODY, 1),
     "hints-first": Case([b"HTTP/1.1 103 Hints\r\nLink: </x>\r\n\r\n", Pause(0.1), *ok(BODY)], BODY, 1),
+    # Interim responses are followed by the final one, whatever they say of the connection (RFC 9110 §15.2).
+    "interim-http10": Case([b"HTTP/1.0 100 Continue\r\n\r\n", *ok(BODY)], BODY, 1),
+    "interim-http10-both": Case([b"HTTP/1.0 100 Continue\r\n\r\n" + OLD + BODY, CLOSE], BODY, 1),
+    "interim-http20": Case([b"HTTP/2.0 103 Hints\r\n\r\n", *ok(BODY)], BODY, 1),
+    "interim-http30": Case([b"HTTP/3.0 103 Hints\r\n\r\n", *ok(BODY)], BODY, 1),
+    "interim-close": Case([HINTS_LAST + GOOD], BODY, 1),
+    "interim-close-later": Case([HINTS_LAST, Pause(0.05), *ok(BODY)], BODY, 1),
+    "interim-close-both": Case([HINTS_LAST, *ok(BODY, "Connection: close"), CLOSE], BODY, 1),
+    "interim-close-often": Case([HINTS_LAST * 3 + b"HTTP/1.0 102 Wait\r\n\r\n", *ok(BODY)], BODY, 1),
+    "interim-close-large": Case([HINTS_LAST, *ok(b"x" * 300_000)], b"x" * 300_000, 1),
+    "interim-close-chunked": Case([HINTS_LAST + CHUNKED + b"5\r\nhello\r\n0\r\n\r\n"], BODY, 1),
+    "interim-close-hop": Case([HINTS_LAST, *redirect("/target")], BODY, 1),
+    "interim-close-404": Case([HINTS_LAST, *status(404, body=b"no")], "http-404", 1),
+    "interim-close-and-no-more": Case([HINTS_LAST, CLOSE], "reset truncated", 2),
+    "interim-close-silent": Case([HINTS_LAST, HANG], "read-timeout", 2),
+    "interim-close-nonsense": Case([HINTS_LAST, b"nonsense\r\n\r\n", HANG], "protocol", 2),
+    "interim-close-blank-lines": Case([HINTS_LAST, Forever(b"\r\n" * 1000)], "protocol", 2),
+    "interim-close-flood": Case([Forever(HINTS_LAST * 50)], "protocol", 2),
+    "interim-close-drip": Case([Forever(HINTS_LAST, 0.1)], "timeout", 2),
+    "interim-upgrade": Case([b"HTTP/1.1 103 Hints\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", *ok(BODY)],
+                            BODY, 1),
+    "interim-unknown": Case([b"HTTP/1.1 199 What\r\nConnection: close\r\n\r\n", *ok(BODY)], BODY, 1),
+    # It ends with its head, whatever that says.
+    "interim-length": Case([b"HTTP/1.1 100 Continue\r\nContent-Length: 5\r\n\r\n", *ok(BODY)], BODY, 1),
+    "interim-length-odd": Case([b"HTTP/1.1 103 Hints\r\nContent-Length: x\r\n\r\n", *ok(BODY)], BODY, 1),
+    "interim-close-length": Case([b"HTTP/1.0 100 Continue\r\nContent-Length: 5\r\n\r\n" + GOOD], BODY, 1),
+    "interim-unknown-length": Case([b"HTTP/1.1 104 What\r\nContent-Length: 5\r\n\r\n" + GOOD], BODY, 1),
+    "interim-unknown-chunked": Case([b"HTTP/1.1 104 What\r\nTransfer-Encoding: chunked\r\n\r\n", *ok(BODY)],
+                                    BODY, 1),
     "206": Case(status(206, "Content-Range: bytes 0-4/10", body=BODY), "unexpected-status", 1),
     "204": Case([b"HTTP/1.1 204 No Content\r\n\r\n"], "unexpected-status", 1),
     "304": Case([b"HTTP/1.1 304 Not Modified\r\n\r\n"], "unexpected-status", 1),
     "204-and-more": Case([b"HTTP/1.1 204 No\r\n\r\n", Pause(0.05), *ok(b"wrong")],
                          "unexpected-status", 1),
     "101": Case([b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n", HANG], "unexpected-status", 1),
+    # What follows is another protocol, or may be.
+    "101-upgrade": Case([SWITCHED, HANG], "unexpected-status", 1),
+    "101-upgrade-and-close": Case([SWITCHED, CLOSE], "unexpected-status", 1),
+    "101-upgrade-and-more": Case([SWITCHED + b"\x81\x05hello"], "unexpected-status", 1),
+    "101-upgrade-and-file": Case([SWITCHED, *ok(b"wrong")], "unexpected-status", 1),
+    "101-and-file": Case([b"HTTP/1.1 101 What\r\n\r\n" + GOOD], "unexpected-status", 1),
+    "101-http10": Case([b"HTTP/1.0 101 What\r\n\r\n", *ok(b"wrong")], "unexpected-status", 1),
+    "101-behind-interim": Case([HINTS_LAST + SWITCHED], "unexpected-status", 1),
+    "200-offers-upgrade": Case(ok(BODY, "Upgrade: h2c", "Connection: upgrade"), BODY, 1),
+    "426": Case(status(426, "Upgrade: h2c", "Connection: upgrade"), "http-426", 1),
     "404": Case(status(404, body=b"no"), "http-404", 1),
     "404-endless": Case([b"HTTP/1.1 404 No\r\n\r\n", Forever(b"x" * 65536)], "http-404", 1),
     "404-until-the-end": Case([b"HTTP/1.1 404 No\r\n\r\n", BODY, CLOSE], "http-404", 1),
@@ -243,6 +286,27 @@ CASES: dict[str, Case] = {
     "hop-silent": Case([FOUND + b"Content-Length: 100\r\n\r\n", HANG], BODY, 1),
     "hop-to-404": Case(redirect("/nothing"), "http-404", 1),
 }  # fmt: skip
+
+AT_ONCE = frozenset(
+    [
+        "interim-http10",
+        "interim-http10-both",
+        "interim-http20",
+        "interim-close",
+        "interim-close-later",
+        "interim-close-both",
+        "interim-close-often",
+        "interim-close-large",
+        "interim-close-chunked",
+        "interim-close-404",
+        "interim-upgrade",
+        "interim-unknown",
+        "interim-length",
+        "200-offers-upgrade",
+        "426",
+    ]
+)
+"""Rows that the pipelined client settles with one request, although llhttp has to be told how."""
 
 HOPS: dict[str, Answer] = {
     "/target": ok(BODY),

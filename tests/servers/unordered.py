@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
 
@@ -29,7 +30,8 @@ class Unordered:
     with the file of the last one, "page": with one that none of them is for. "large last": large files are
     sent later than the others. Or "kept". ``after``: so many requests are answered in order first.
     ``share``: on 1 of so many connections only. ``limit``: a connection is closed after so many. ``asked``:
-    number of requests for files, those behind a close not counted.
+    number of requests for files, those behind a close not counted; ``counts``: of each. ``spoil`` returns
+    what is sent instead of the responses to requests that arrive together, or a close, which is b"".
     """
 
     def __init__(
@@ -40,9 +42,12 @@ class Unordered:
         after: int = 0,
         limit: int | None = None,
         share: int = 1,
+        spoil: Callable[[list[bytes]], list[bytes]] | None = None,
     ) -> None:
         self.names, self.respond, self.order, self.after = names, respond, order, after
         self.limit, self.asked = limit, 0
+        self.counts: Counter[str] = Counter()
+        self.spoil = spoil
         self.share, self.connections = share, 0
         self.random = Random(7)
         self._loop = asyncio.new_event_loop()
@@ -98,6 +103,7 @@ class _Connection(asyncio.Protocol):
             names = names[: self._left]
             self._left -= len(names)
         server.asked += len(names)
+        server.counts.update(names)
         ordered = self._kept or server.asked <= server.after or len(names) == 1
         if not ordered and server.order == "completion":
             loop = asyncio.get_running_loop()
@@ -110,6 +116,12 @@ class _Connection(asyncio.Protocol):
                     asyncio.get_running_loop().call_later(0.02, self._answer, name)
                 else:
                     self._answer(name)
+            return
+        if not ordered and server.spoil is not None:
+            sent = server.spoil([server.respond(name) for name in names])
+            self._transport.write(b"".join(sent))
+            if b"" in sent:
+                self._transport.close()
             return
         if not ordered:
             names = _DISORDERS[server.order](names)

@@ -62,6 +62,9 @@ __all__ = ["PipelinedClient"]
 _SWEEP = 0.25
 # After so many responses in a row that need the requests client, an origin is left to it.
 _MAX_FALLBACKS = 3
+# How often a task may be requested in vain without an attempt that is charged. That is as many windows as
+# are fetched again before it is known that their order cannot be checked.
+_MAX_UNCHARGED = 8
 _READY = 256  # tasks to keep ready while connections have one request in flight at a time
 # Where there are so many origins, so many tasks: those of one host are found together, and its name is
 # looked up, before they are due.
@@ -308,7 +311,18 @@ class PipelinedClient:
             idle.remove(connection)
 
     def requeue(self, tasks: list[FetchTask]) -> None:
-        """Queue unanswered ``tasks`` again without charging an attempt."""
+        """Queue unanswered ``tasks`` again without charging an attempt.
+
+        Of one that this client requests again and again, the requests client does so, and charges it:
+        nothing that a server does may make a file be requested for ever.
+        """
+        spent = False
+        for task in tasks:
+            task.uncharged += 1
+            if task.uncharged > _MAX_UNCHARGED:
+                task.path, spent = None, True
+        if spent and (state := self._origins.get(tasks[0].origin)) is not None:
+            state.fallback_count += 1
         if tasks:
             self._owner.requeue(tasks)
 

@@ -209,7 +209,7 @@ class PipelinedConnection:
             return
         if len(completed) > self._window.counted:
             self._count(now)
-        if parser.surplus or (parser.in_message and not parser.outstanding):
+        if parser.surplus or (not parser.outstanding and (parser.in_message or parser.problem is not None)):
             self._desynchronized()
             return
         if not self._deep and completed:

@@ -46,6 +46,7 @@ MAX_BLANK = 8
 """Bytes of empty lines that are skipped before a status line, as RFC 9112 §2.2 has it for requests."""
 
 _LINE_ENDS = b"\r\n"
+_FRAMING = frozenset((b"content-length", b"transfer-encoding"))
 _SLICE = 16 << 10
 _WHOLE = 256 << 10  # a body up to this size is put into the sink in one piece
 _SHAPES = 256
@@ -82,8 +83,8 @@ class ResponseParser:
     ``outstanding``: the tasks that wait for a response, oldest first (None: discard the response).
     ``completed``: the tasks whose response is complete, with their bodies. ``in_message``: a response has
     begun; ``headers_complete``: its headers are complete; ``closing``: the last response announced that no
-    other follows; ``surplus``: there was a response without a request; ``problem``: the connection cannot
-    be used any more, because the response that is being received is not valid.
+    other follows; ``surplus``: there was a response without a request, or what is none; ``problem``: the
+    connection cannot be used any more, because what is received for the oldest task is not valid.
 
     What arrives must bring a response on: at most ``MAX_HEAD`` bytes without the end of a head, more of a
     body, or the end of a response. Otherwise a server could send for ever, and no timeout would end it.
@@ -95,6 +96,7 @@ class ResponseParser:
         "_blank",
         "_fields",
         "_idle",
+        "_interim",
         "_left",
         "_plain",
         "_received",
@@ -127,6 +129,7 @@ class ResponseParser:
         self._blank = 0  # bytes of them that are empty lines before a status line
         self._before = 0  # bytes of the body when it last made progress
         self._left = 0  # remaining bytes of a body that bypasses llhttp
+        self._interim = False  # llhttp is to go on behind the last response, whatever that says
         self.max_in_memory = min(owner.max_size, _WHOLE) if owner.max_size else _WHOLE
         self._plain: tuple[bytes, ...] | None = (
             None  # not (), which are the names of a response without fields
@@ -149,7 +152,7 @@ class ResponseParser:
             if taken == len(data):
                 return
             data = data[taken:]
-        while data and self.problem is None:
+        while data and self.problem is None and not self.closing:
             if self._left > 0:
                 taken = min(self._left, len(data))
                 self._append(data[:taken])
@@ -183,11 +186,11 @@ class ResponseParser:
         self._idle += size
         try:
             self.parser.feed_data(data)
-        except httptools.HttpParserError:
+        except Exception:  # those of httptools have no base class of their own
             if self.closing or self.problem is not None:
                 return size
-            if not self.in_message:
-                self.surplus = True  # garbage after a complete response
+            if not self.outstanding:
+                self.surplus = True  # garbage after the last response
             else:
                 # llhttp is stricter than a user of requests expects; let the requests client decide, unless
                 # the status has decided.
@@ -226,7 +229,8 @@ class ResponseParser:
             )
         return 0
 
-    # Callbacks of llhttp. They store exceptions instead of raising them, since llhttp would wrap them.
+    # Callbacks of llhttp. They store exceptions instead of raising them, since llhttp would wrap them. What
+    # they raise ends the parsing: llhttp takes nothing more.
 
     def on_message_begin(self) -> None:
         self.in_message = True
@@ -237,6 +241,11 @@ class ResponseParser:
         if status == 200 and not self._big and tuple(self._fields) == self._plain:
             self.headers_complete = True
             return
+        if status < 200:
+            self._check_interim(status)
+            return
+        if self._interim:
+            self._follow_interim(False)
         try:
             self._check_head(status)
         except FetchError as error:
@@ -246,16 +255,31 @@ class ResponseParser:
             if not self._short():
                 self.problem = error  # not worth waiting for its end
 
+    def _check_interim(self, status: int) -> None:
+        """Let the final response follow the present one, which is interim (RFC 9110 §15.2).
+
+        Raises NeedsRequestsClient if what follows is none, or llhttp would take it for a body, or add the
+        digits of its length to those of this one, which it forgets behind a usual response only.
+        """
+        last = not self.parser.should_keep_alive()
+        odd = (last or status > 103) and any(name.lower() in _FRAMING for name in self._fields)
+        if status == 101 or odd:
+            self.problem = NeedsRequestsClient()
+            raise self.problem
+        if last:
+            self._follow_interim(True)
+
+    def _follow_interim(self, follow: bool) -> None:
+        """Let llhttp go on behind a response that looks like the last one, if ``follow``."""
+        self._interim = follow
+        self._plain = None  # so that the next head is looked at
+        self.parser.set_dangerous_leniencies(lenient_keep_alive=follow)
+
     def _check_head(self, status: int) -> None:
         """Check that this client can store the response. Raises FetchError, NeedsRequestsClient."""
         fields = self._fields
         if self._big and sum(map(len, fields)) + sum(map(len, fields.values())) > MAX_HEAD:
             raise FetchError("protocol", "the headers are too long")
-        if status == 101:
-            self.problem = NeedsRequestsClient()
-            return
-        if status < 200:
-            return
         self.headers_complete = True
         names = tuple(fields)
         shape = self.shapes.get(names) or self._add_shape(names)
