@@ -12,7 +12,7 @@ listing    seq, cursor          the position after the batch
 published  seq, marks           sizes and checksums of published items (core.item_states)
 failure    seq, idx, name, url, code, detail, attempts
 shard      number, seq          the shards of a batch, where the sink has shards
-           done                 0 open, 1 its outcome is in the other tables
+           done                 0 open, 1 its outcome is in the other tables, 2 damaged since then
 
 The rows of ``batch`` are small, so that adding up a million of them, or finding the open ones, reads few
 pages. Names and marks are each written once. Every row has a ``sum``, the CRC-32 of its other values

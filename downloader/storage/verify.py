@@ -24,7 +24,7 @@ from downloader.messages import Failure, Tally
 from downloader.sinks.registry import sink_kind, verifier
 from downloader.sinks.shards.files import SHARDS
 from downloader.sinks.shards.kept import kept_samples
-from downloader.sinks.sink import REWRITTEN, Compares, Comparison, Inspect, Written
+from downloader.sinks.sink import REWRITTEN, SUPERSEDED, Compares, Comparison, Inspect, Written
 from downloader.storage.destination import collect_ledgers, home_of, ledgers
 from downloader.storage.journal import NAME as JOURNAL
 from downloader.storage.journal import BatchRow, JobSpec, Journal
@@ -245,16 +245,19 @@ def _verify(
             recorded += len(owned)
             names += owned[: max(0, _NAMED - len(names))]
         damaged = _damaged(row, shards, inspect, comparison) if row.marks else []
+        anew: list[int] = []
         names += [failure.name for failure in damaged[: max(0, _NAMED - len(names))]]
         if comparison is not None:
-            done = [shard for shard in shards if journal.shards.is_finished(shard)]
-            finished += done
-            published += [each for shard in done for each in comparison.left(shard)]
+            anew, found = _compare_shards(
+                journal, row, shards, comparison, damaged=bool(damaged), read_only=left is not None
+            )
+            published += found
+            finished += [shard for shard in shards if journal.shards.is_finished(shard)]
         count = sum(1 for _ in core_marks.published(row.marks)) if row.marks else 0
         checked += count
         agree += count - len(damaged)
         if damaged and left is None:
-            journal.mark_damaged(row.seq, damaged)
+            journal.mark_damaged(row.seq, damaged, anew)
         if not quiet and monotonic() - shown > 2:
             shown = monotonic()
             print(f"downloader: {show_count(checked)} files verified", file=sys.stderr)  # noqa: T201
@@ -271,6 +274,34 @@ def _verify(
         journal.doubtful,
         recorded,
     )
+
+
+def _compare_shards(
+    journal: Journal,
+    row: BatchRow,
+    shards: tuple[int, ...],
+    comparison: Comparison,
+    *,
+    damaged: bool,
+    read_only: bool,
+) -> tuple[list[int], list[tuple[str, str]]]:
+    """Return which of the ``shards`` of a batch are to be published anew, and what is wrong with files.
+
+    ``damaged``: items are found damaged. Those of earlier times may not be fetched again yet.
+    """
+    done = [shard for shard in shards if journal.shards.is_finished(shard)]
+    earlier = journal.shards.damaged_of(row.seq)
+    waits = bool(earlier) and (damaged or next(journal.failures(row.seq), None) is not None)
+    if waits:
+        comparison.publish_anew(earlier)
+    anew = comparison.publish_anew(done) if damaged and row.done else []
+    found = [each for shard in done for each in comparison.left(shard)]
+    for shard in earlier:
+        wrong = comparison.left(shard)
+        found += wrong
+        if not (wrong or waits or read_only):
+            journal.shards.settle(row.seq, shard)  # another one has its samples, and it was removed
+    return anew, found
 
 
 def _owned(row: BatchRow) -> list[str]:
@@ -351,10 +382,10 @@ def remarks(found: Verified) -> Iterator[str]:
         yield f"{found.recorded:,} {are} recorded as damaged and not fetched again yet"
     if found.doubtful:
         yield doubtful_text(found.doubtful)
-    if not all(problem.endswith(REWRITTEN) for problem in found.published.values()):
+    if not all(problem.endswith((REWRITTEN, SUPERSEDED)) for problem in found.published.values()):
         yield (
-            "to have a shard stored again, move it away with the files beside it (its rows and stats), "
-            "verify, and run the same command again"
+            "to have rows written again, move their shard away with the files beside it, verify, and run "
+            "the same command again"
         )
     if found.unrecorded:
         yield (
