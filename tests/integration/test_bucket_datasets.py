@@ -97,8 +97,10 @@ def test_names_are_looked_at_where_listing_is_denied(server: BucketServer, tmp_p
         front.shutdown()
 
 
-def test_a_lost_shard_leaves_the_indexes(server: BucketServer, run_downloader: Run, tmp_path: Path) -> None:
-    """Once ``verify`` has found it lost, and until it is there again; stats that changed are put again."""
+def test_a_lost_or_damaged_shard_is_published_anew(
+    server: BucketServer, run_downloader: Run, tmp_path: Path
+) -> None:
+    """Under its own number, once ``verify`` has found it; stats that changed are put again, too."""
     store = server.store("lost")
 
     def listed() -> list[str]:
@@ -126,11 +128,14 @@ def test_a_lost_shard_leaves_the_indexes(server: BucketServer, run_downloader: R
         obstore.put(store, "00000_stats.json", b"garbage")
         assert "00000_stats.json: changed" in verified(1)
         run()
-        assert listed() == ["00000.tar", "00002.tar"]
+        assert listed() == ["00000.tar", "00001.tar"]
         assert server.objects("lost")["00000_stats.json"] == whole["00000_stats.json"]
         assert verified(0) == "8 of 8 files agree with the journal\n"
-        obstore.put(store, "00001.tar", whole["00001.tar"])
-        assert "shards.json: does not agree" in verified(1)
+        damaged = bytearray(whole["00000.tar"])
+        damaged[3] ^= 1
+        obstore.put(store, "00000.tar", bytes(damaged))
+        for _ in range(2):
+            assert "00000.tar: changed since it was published; the same command" in verified(1)
         run()
-        assert listed() == ["00000.tar", "00001.tar", "00002.tar"]
-        verified(0)
+        assert listed() == ["00000.tar", "00001.tar"]
+        assert verified(0) == "8 of 8 files agree with the journal\n"
