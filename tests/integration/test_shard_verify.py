@@ -208,7 +208,7 @@ def grow(path: Path) -> None:
 
 def in_content(path: Path) -> None:
     content = bytearray(path.read_bytes())
-    content[512] ^= 1
+    content[min(512, len(content) // 2)] ^= 1
     path.write_bytes(content)
 
 
