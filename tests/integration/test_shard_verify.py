@@ -299,6 +299,32 @@ def test_a_damaged_shard_is_named_until_it_is_published_anew(
     }
 
 
+def test_a_shard_that_is_published_anew_in_fewer_files(run_downloader: Run, tmp_path: Path) -> None:
+    """What it does not have any more is removed, if it is as it was published."""
+    gone: set[str] = set()
+
+    def answers(request: Request) -> Sequence[Step]:
+        return status(404) if request.target in gone else ok(request.target.encode() * 500)
+
+    dest, source = tmp_path / "dest", tmp_path / "list.txt"
+    with Server(default=answers) as server:
+        source.write_text("".join(f"{server.url}/f/{name}.dat\n" for name in "abc"))
+        argv = (source, "-o", dest, "--store", "tar", "--shard-size", "3k")
+        assert run_downloader(*argv).returncode == 0
+        assert len(list(dest.glob("00000*.tar"))) == 3
+        in_content(dest / "00000.tar")
+        assert list(verify(str(dest), quiet=True).published) == ["00000.tar"]
+        gone.add("/f/a.dat")
+        assert run_downloader(*argv).returncode == 1
+    assert sorted(path.name for path in dest.glob("*.tar")) == ["00000-1.tar", "00000.tar"]
+    assert sorted(json.loads((dest / "sizes.json").read_bytes())) == ["00000-1.tar", "00000.tar"]
+    assert sorted([*samples_of(dest / "00000.tar"), *samples_of(dest / "00000-1.tar")]) == [
+        "b.dat",
+        "c.dat",
+    ]
+    assert verify(str(dest), quiet=True).exit_code == 0
+
+
 def test_shards_of_an_earlier_version_are_verified(run_downloader: Run, tmp_path: Path) -> None:
     """It has kept no records: what the stats say is compared, and what cannot be is told."""
     with Server(default=answer) as server:
