@@ -242,6 +242,12 @@ class DriverShards:
         for done in self._dones.values():
             files.update((shard.number, shard.files) for shard in done.shards)
         config = self._config
+        there = _names_in(config)
+        if there is not None:  # verify has named those that are gone, and their items are in others
+            files = {
+                number: found if all(file.name in there for file in found) else []
+                for number, found in files.items()
+            }
         endpoint_url, region = config.store_option("endpoint_url"), config.store_option("region")
         in_order = [file for number in sorted(files) for file in files[number]]
         with open_home(Path(local_home(config))) as home:
@@ -255,6 +261,17 @@ class DriverShards:
                 stall_timeout=config.stall_timeout,
             )
             Indexed(home, Path(home) if config.is_bucket else Path(config.output)).note(len(files))
+
+
+def _names_in(config: Config) -> frozenset[str] | None:
+    """Return the names in DEST; None for a bucket. Raises DestinationError."""
+    if config.is_bucket:
+        return None
+    try:
+        with open_directory(config.output) as directory:
+            return frozenset(directory.names())
+    except OSError as error:
+        raise DestinationError(f"{config.output}: {advice(error)}") from error
 
 
 # items that failed

@@ -160,7 +160,7 @@ class _Verifying:
                     _say(f"{show_count(checked)} files verified")
             if self._shards is not None:
                 published += [each for shard in self._records for each in self._shards.left(shard)]
-                files |= {shard.number: shard.files for shard in done.shards}
+                files |= self._indexed(done, self._shards)
             wrong += len(damaged)
             self._note(head, done, damaged)
         self._write_down()
@@ -175,6 +175,15 @@ class _Verifying:
             *(checked, checked - wrong, wrong + recorded, names, not self._read_only, kept, unrecorded),
             *(doubtful, recorded),
         )
+
+    def _indexed(self, done: Done, shards: ShardComparison) -> dict[int, list[FileStats]]:
+        """Return the files of each shard of a slice that a driver has in the indexes, if they are whole.
+
+        It looks at a directory, and leaves out what is gone; in a bucket it does not look.
+        """
+        if is_bucket(self._output):
+            return {shard.number: shard.files for shard in done.shards}
+        return {shard.number: shards.files_of(shard.number) or [] for shard in done.shards}
 
     def _recorded(self, dones: list[Done]) -> Iterator[str]:
         """Yield the names of what is recorded as damaged and was not fetched again."""

@@ -91,6 +91,9 @@ def run_job(
             progress.log("warning", _CUT_OFF)
         if config.sink_kind.keeps and isolation.is_exposed(config.local_output):
             progress.log("warning", _EXPOSED)
+        if damaged := destination.journal.shards.damaged(superseded=False):
+            text = "damaged, as verify has found: published anew, with the samples that are whole in it"
+            progress.log("warning", _shards_text(damaged, text))
         supervisor = Supervisor(config, destination, progress, abandoned=ended, coordinator=coordinator)
         try:
             run = supervisor.run()
@@ -106,6 +109,9 @@ def run_job(
             report = msgspec.structs.replace(report, replaced=report.replaced + more)
         except (DestinationError, JournalError) as error:
             report = _with_error(report, error, lasting=True)
+        if superseded := destination.journal.shards.damaged(superseded=True):
+            text = "damaged, and another has its samples: remove the files that verify names, and verify"
+            progress.log("warning", _shards_text(superseded, text))
         # From the open journal: the destination may have been moved or removed by now.
         failures = list(islice(destination.journal.failures(), _FAILURES_SHOWN))
         faulty = list(islice(_faulty_lines(config, destination.journal), _FAILURES_SHOWN + 1))
@@ -115,6 +121,11 @@ def run_job(
         return Finished(report, failures, faulty, run.latency.counts)
     finally:
         destination.close()
+
+
+def _shards_text(shards: list[int], text: str) -> str:
+    more = f" and {len(shards) - 1:,} more" if len(shards) > 1 else ""
+    return f"shard {shards[0]:05d}{more}: {text}"
 
 
 def _check_bucket(config: Config) -> None:

@@ -28,6 +28,7 @@ __all__ = [
     "REPLACED",
     "REWRITTEN",
     "SAME",
+    "SUPERSEDED",
     "WRITTEN",
     "BatchContent",
     "BatchWriter",
@@ -284,6 +285,9 @@ class SinkKind(SinkForm, Protocol):
 REWRITTEN: Final = "; the same command writes it again"
 """What is said, behind what is wrong, of a file that is made from others and will be made again."""
 
+SUPERSEDED: Final = "; remove it: its samples are elsewhere, or are fetched again"
+"""What is said, behind what is wrong, of a file that nobody needs, and which readers would stumble over."""
+
 
 class Comparison(Protocol):
     """A comparison of what a sink with shards has published; see ``Compares``."""
@@ -297,10 +301,17 @@ class Comparison(Protocol):
         ``names`` are those of all its items. Raises OSError.
         """
 
-    def left(self, shard: int) -> list[tuple[str, str]]:
-        """Return which files of ``shard`` are not what was published, besides the items in them.
+    def publish_anew(self, shards: Sequence[int]) -> list[int]:
+        """Return which of these shards of a batch are not what was published.
 
-        Each with what is wrong, and REWRITTEN where that is so. Raises OSError.
+        Called where items of the batch are damaged: these shards are published anew. Raises OSError.
+        """
+
+    def left(self, shard: int) -> list[tuple[str, str]]:
+        """Return which files of ``shard`` are not what was published.
+
+        Each with what is wrong, and behind it what becomes of the file: REWRITTEN or SUPERSEDED. Called
+        after ``publish_anew``. Raises OSError.
         """
 
     def finish(self, shards: Sequence[int]) -> list[tuple[str, str]]:

@@ -272,7 +272,8 @@ class Journal:
         """Record the item states of batches whose outcome is unknown (after a drain or a worker's death).
 
         In a batch that is done, failed files may have been retried: those that ``verify`` finds stored no
-        longer count as failed. The files of an open batch are verified when it is leased.
+        longer count as failed. The files of an open batch are verified when it is leased; so are items that
+        go into shards, whose outcome is kept until the journal has it (``sinks.shards.files``).
         """
         if not marks:
             return
@@ -295,18 +296,16 @@ class Journal:
             self._recount(seq, merge(older, newer, count))
             return
         failed = {each.index for each in self.failures(seq)}
-        if not failed:
+        if not failed or self.shards.of(seq):
             return
         listed = decode_names(self._listing(seq)[1])
-        shards = self.shards.of(seq)
         stored = {
             mark.index: mark.size + 2
             for mark in written(newer)
             if mark.index in failed
-            and verify(Written(seq, mark.index, listed[mark.index], mark.size, mark.crc, shards))
+            and verify(Written(seq, mark.index, listed[mark.index], mark.size, mark.crc))
         }
         if stored:
-            self.shards.finish(seq)
             crcs = unpack(newer)[1]
             for index in stored:
                 self._rows.delete("failure", "seq = ? AND idx = ?", seq, index)
@@ -458,11 +457,13 @@ class Journal:
         )
         return [(row[0], Failure(*row[1:])) for row in self._rows.select("failure", query, *after, most)]
 
-    def mark_damaged(self, seq: int, damaged: list[Failure], files: Mapping[int, int]) -> None:
+    def mark_damaged(
+        self, seq: int, damaged: list[Failure], files: Mapping[int, int], shards: Sequence[int] = ()
+    ) -> None:
         """Record that files of a batch differ from what was stored: OWNED, to be replaced.
 
         In a batch that is done they count as failed. ``files``: which files these are, by index; see
-        ``core.item_states``.
+        ``core.item_states``. ``shards``: those that are to be published anew.
         """
         with self._rows.transaction():
             row = self._rows.find("batch", "WHERE seq = ?", seq)
@@ -471,6 +472,7 @@ class Journal:
             for f in damaged if row[2] else ():
                 self._rows.put("failure", seq, f.index, f.name, f.url, f.code, f.detail, f.attempts)
             self._claim(seq, row[1], {f.index: Claim(OWNED, files.get(f.index, 0)) for f in damaged})
+            self.shards.reopen(seq, shards)
 
     def claim(self, seq: int, claims: Mapping[int, Claim]) -> None:
         """Record that items of batch ``seq`` are OWNED or UNOWNED; see ``core.item_states``."""

@@ -12,7 +12,7 @@ listing    seq, cursor          the position after the batch
 published  seq, marks           sizes and checksums of published items (core.item_states)
 failure    seq, idx, name, url, code, detail, attempts
 shard      number, seq          the shards of a batch, where the sink has shards
-           done                 0 open, 1 its outcome is in the other tables
+           done                 0 open, 1 its outcome is in the other tables, 2 damaged since then
 digest     seq, digests         of the items of a batch, if they have URLs (core.item_digests)
            names                CRC-32 of ``listing.names``: whose digests they are
 

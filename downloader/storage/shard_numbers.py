@@ -1,14 +1,19 @@
 """Number the shards of a job, in the journal.
 
 A batch has one shard, numbered in the order of the source. Items of it that are fetched again later go into
-another, behind all others, since a published shard is not changed.
+another, behind all others, since a published shard is not changed. One that ``verify`` has found damaged is
+published anew under its own number, with all items of it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from downloader.storage.table import Rows
 
 __all__ = ["ShardNumbers"]
+
+_OPEN, _DONE, _DAMAGED = range(3)
 
 
 class ShardNumbers:
@@ -37,27 +42,54 @@ class ShardNumbers:
     def again(self, seq: int) -> tuple[int, int]:
         """Return the first shard of batch ``seq``, and the one for items that are fetched again."""
         rows = list(self._rows.select("shard", "WHERE seq = ? ORDER BY number", seq))
-        if len(rows) > 1 and not rows[-1][2]:
+        for number, _, state in rows:
+            if state == _DAMAGED:
+                return rows[0][0], number
+        if len(rows) > 1 and rows[-1][2] == _OPEN:
             return rows[0][0], rows[-1][0]  # nothing was published in it
         return (rows[0][0] if rows else self._add(seq)), self._add(seq)
 
     def finish(self, seq: int) -> None:
-        """Record that the last shard of batch ``seq``, if it has any, is published."""
-        row = self._rows.find("shard", "WHERE seq = ? ORDER BY number DESC LIMIT 1", seq)
-        if row is not None and not row[2]:
-            self._rows.put("shard", row[0], seq, 1)
+        """Record that the shard of batch ``seq`` that ``again`` or ``first`` gave is published."""
+        row = self._rows.find("shard", f"WHERE seq = ? AND done = {_DAMAGED} ORDER BY number LIMIT 1", seq)
+        row = row or self._rows.find("shard", "WHERE seq = ? ORDER BY number DESC LIMIT 1", seq)
+        if row is not None and row[2] != _DONE:
+            self.settle(seq, row[0])
+
+    def settle(self, seq: int, number: int) -> None:
+        """Record that the journal has the outcome of shard ``number`` of batch ``seq``."""
+        self._rows.put("shard", number, seq, _DONE)
+
+    def reopen(self, seq: int, numbers: Collection[int]) -> None:
+        """Record that these shards of batch ``seq``, which were published, are damaged."""
+        for number in numbers:
+            self._rows.put("shard", number, seq, _DAMAGED)
+
+    def damaged_of(self, seq: int) -> list[int]:
+        """Return the shards of batch ``seq`` that are damaged."""
+        where = f"WHERE seq = ? AND done = {_DAMAGED} ORDER BY number"
+        return [row[0] for row in self._rows.select("shard", where, seq)]
+
+    def damaged(self, *, superseded: bool) -> list[int]:
+        """Return the shards that are damaged, in order: ``superseded``, or to be published anew.
+
+        A superseded one has no item that is to be fetched again: another shard of its batch has them.
+        """
+        those = "NOT IN" if superseded else "IN"
+        where = f"WHERE done = {_DAMAGED} AND seq {those} (SELECT seq FROM failure) ORDER BY number"
+        return [row[0] for row in self._rows.select("shard", where)]
 
     def finished(self) -> list[int]:
         """Return the shards whose outcome the journal has, in order; none is ever taken out of a job."""
-        return [row[0] for row in self._rows.select("shard", "WHERE done = 1 ORDER BY number")]
+        return [row[0] for row in self._rows.select("shard", f"WHERE done = {_DONE} ORDER BY number")]
 
     def is_finished(self, number: int) -> bool:
         """Return whether the journal has the outcome of shard ``number``."""
         row = self._rows.find("shard", "WHERE number = ?", number)
-        return row is None or bool(row[2])
+        return row is None or row[2] == _DONE
 
     def _add(self, seq: int) -> int:
         last = self._rows.find("shard", "ORDER BY number DESC LIMIT 1")
         number = self._start if last is None else int(last[0]) + 1
-        self._rows.add("shard", number, seq, 0)
+        self._rows.add("shard", number, seq, _OPEN)
         return number

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
@@ -25,7 +25,7 @@ from downloader.messages import Failure, Tally
 from downloader.sinks.registry import sink_kind, undoer, verifier
 from downloader.sinks.shards.files import SHARDS
 from downloader.sinks.shards.kept import kept_samples
-from downloader.sinks.sink import REWRITTEN, Compares, Comparison, Inspect, Written
+from downloader.sinks.sink import REWRITTEN, SUPERSEDED, Compares, Comparison, Inspect, Written
 from downloader.sinks.stored import is_inside, place
 from downloader.storage.destination import collect_ledgers, home_of, ledgers, temporary_prefix
 from downloader.storage.journal import NAME as JOURNAL
@@ -252,16 +252,19 @@ def _verify(
             recorded += len(owned)
             names += owned[: max(0, _NAMED - len(names))]
         damaged = _damaged(row, shards, inspect, comparison) if row.marks else []
+        anew: list[int] = []
         names += [failure.name for failure in damaged[: max(0, _NAMED - len(names))]]
         if comparison is not None:
-            done = [shard for shard in shards if journal.shards.is_finished(shard)]
-            finished += done
-            published += [each for shard in done for each in comparison.left(shard)]
+            anew, found = _compare_shards(
+                journal, row, shards, comparison, damaged=bool(damaged), read_only=left is not None
+            )
+            published += found
+            finished += [shard for shard in shards if journal.shards.is_finished(shard)]
         count = sum(1 for _ in core_marks.published(row.marks)) if row.marks else 0
         checked += count
         agree += count - len(damaged)
         if damaged and left is None:
-            settling.mark(row.seq, damaged)
+            settling.mark(row.seq, damaged, anew)
         if not quiet and monotonic() - shown > 2:
             shown = monotonic()
             print(f"downloader: {show_count(checked)} files verified", file=sys.stderr)  # noqa: T201
@@ -292,8 +295,11 @@ class _Settling:
         # By name: batch, index and file. An item that has stored its own file there may be still to come.
         self._waiting: dict[str, tuple[int, int, int]] = {}
 
-    def mark(self, seq: int, damaged: list[Failure]) -> None:
-        """Record that files of batch ``seq`` are damaged; ``settle`` makes the claims on them valid."""
+    def mark(self, seq: int, damaged: list[Failure], shards: Sequence[int]) -> None:
+        """Record that files of batch ``seq`` are damaged; ``settle`` makes the claims on them valid.
+
+        ``shards``: those that are to be published anew.
+        """
         files: dict[int, int] = {}
         for each in damaged if self._has_files else ():
             where = place(each.name, self._layout)
@@ -301,7 +307,7 @@ class _Settling:
             if file:
                 files[each.index] = unsettled(file)
                 self._waiting[each.name] = seq, each.index, file
-        self._journal.mark_damaged(seq, damaged, files)
+        self._journal.mark_damaged(seq, damaged, files, shards)
         if len(self._waiting) >= CHUNK:
             self.settle()
 
@@ -310,6 +316,34 @@ class _Settling:
         if self._waiting:
             settle_damaged(self._journal, self._waiting)
             self._waiting.clear()
+
+
+def _compare_shards(
+    journal: Journal,
+    row: BatchRow,
+    shards: tuple[int, ...],
+    comparison: Comparison,
+    *,
+    damaged: bool,
+    read_only: bool,
+) -> tuple[list[int], list[tuple[str, str]]]:
+    """Return which of the ``shards`` of a batch are to be published anew, and what is wrong with files.
+
+    ``damaged``: items are found damaged. Those of earlier times may not be fetched again yet.
+    """
+    done = [shard for shard in shards if journal.shards.is_finished(shard)]
+    earlier = journal.shards.damaged_of(row.seq)
+    waits = bool(earlier) and (damaged or next(journal.failures(row.seq), None) is not None)
+    if waits:
+        comparison.publish_anew(earlier)
+    anew = comparison.publish_anew(done) if damaged and row.done else []
+    found = [each for shard in done for each in comparison.left(shard)]
+    for shard in earlier:
+        wrong = comparison.left(shard)
+        found += wrong
+        if not (wrong or waits or read_only):
+            journal.shards.settle(row.seq, shard)  # another one has its samples, and it was removed
+    return anew, found
 
 
 def _owned(row: BatchRow) -> list[str]:
@@ -390,10 +424,10 @@ def remarks(found: Verified) -> Iterator[str]:
         yield f"{found.recorded:,} {are} recorded as damaged and not fetched again yet"
     if found.doubtful:
         yield doubtful_text(found.doubtful)
-    if not all(problem.endswith(REWRITTEN) for problem in found.published.values()):
+    if not all(problem.endswith((REWRITTEN, SUPERSEDED)) for problem in found.published.values()):
         yield (
-            "to have a shard stored again, move it away with the files beside it (its rows and stats), "
-            "verify, and run the same command again"
+            "to have rows written again, move their shard away with the files beside it, verify, and run "
+            "the same command again"
         )
     if found.unrecorded:
         yield (

@@ -259,24 +259,31 @@ def test_verify_finds_what_is_damaged_and_it_is_fetched_again(
         assert plan.attempt(name, tmp_path / "s").how == "done"
     assert verify(plan.dest) == (0, 120, 120, [])
 
-    damage(plan.dest, store, truth, [names[3], names[70]])
-    assert verify(plan.dest) == (1, 120, 118, [names[3], names[70]])
-    assert verify(plan.dest) == (1, 118, 118, [names[3], names[70]])  # until it is fetched again
-    assert [plan.done(name).report.failed_by_error for name in slices] == [{"damaged": 1}] * 2
+    # Of a shard that is damaged, all of it is fetched again, into others.
+    size = 30 if store == "tar" else 1
+    lost = spoiled(names, size, 3, 70)
+    changed = damage(plan.dest, store, truth, [names[3], names[70]])
+    assert verify(plan.dest) == (1, 120, 120 - 2 * size, lost)
+    assert verify(plan.dest) == (1, 120 - 2 * size, 120 - 2 * size, lost)  # until it is fetched again
+    assert [plan.done(name).report.failed_by_error for name in slices] == [{"damaged": size}] * 2
     again = plan.again(*slices)
     assert plan.attempt(again.name, tmp_path / "s").how == "done"
-    assert plan.done(again.name).report.stored == 2
+    assert plan.done(again.name).report.stored == 2 * size
+    assert verify(plan.dest) == (int(store == "tar"), 120, 120, [])
+    remove(store, changed)
     assert verify(plan.dest) == (0, 120, 120, [])
 
     # What the first slice has lost is fetched again already, so `verify` makes another slice.
-    damage(plan.dest, store, truth, [names[5], names[70]])
-    assert verify(plan.dest) == (1, 120, 118, [names[5], names[70]])
-    assert verify(plan.dest) == (1, 118, 118, [names[5], names[70]])
+    lost = spoiled(names, size, 35, 70)
+    changed = damage(plan.dest, store, truth, [names[35], names[70]])
+    assert verify(plan.dest) == (1, 120, 120 - 2 * size, lost)
+    assert verify(plan.dest) == (1, 120 - 2 * size, 120 - 2 * size, lost)
     (made,) = [head for head in plan.directory.heads() if head.name not in plan.heads]
-    assert (made.covers, made.count) == ((slices[0],), 1)
+    assert (made.covers, made.count) == ((slices[0],), size)
     plan.heads[made.name] = made
     for head in (made, plan.again(again.name)):
         assert plan.attempt(head.name, tmp_path / "s").how == "done"
+    remove(store, changed)
     assert verify(plan.dest) == (0, 120, 120, [])
     if store == "files":
         assert stored(plan.dest) == {name: truth.content(name) for name in names}
@@ -290,8 +297,21 @@ def verify(dest: Path) -> tuple[int, int, int, list[str]]:
     return ended.returncode, found["checked"], found["agree"], sorted(found["damaged"])
 
 
-def damage(dest: Path, store: str, truth: Truth, names: list[str]) -> None:
-    """Change a byte of the content of each of these files, wherever it is."""
+def spoiled(names: list[str], size: int, *indices: int) -> list[str]:
+    """Return the names of the items in the shards, of ``size`` items, that have these."""
+    return [name for at in indices for name in names[at // size * size : at // size * size + size]]
+
+
+def remove(store: str, shards: list[Path]) -> None:
+    """Remove these shards, with what is beside them."""
+    for shard in shards if store == "tar" else ():
+        for path in shard.parent.glob(f"{shard.stem}*"):
+            path.unlink()
+
+
+def damage(dest: Path, store: str, truth: Truth, names: list[str]) -> list[Path]:
+    """Change a byte of the content of each of these files, wherever it is; return what was changed."""
+    found = []
     for path in dest.glob("*.tar" if store == "tar" else "file-*"):
         content = bytearray(path.read_bytes())
         for name in names:
@@ -299,6 +319,8 @@ def damage(dest: Path, store: str, truth: Truth, names: list[str]) -> None:
                 content[at + 300] ^= 1
         if content != path.read_bytes():
             path.write_bytes(content)
+            found.append(path)
+    return found
 
 
 def test_an_engine_refuses_the_record_of_the_other(

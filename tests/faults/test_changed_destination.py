@@ -44,7 +44,7 @@ def test_byte_that_is_no_text_in_metadata_is_a_damaged_sample(server: DevServer,
     shard.write_bytes(content)
     seen = bounded("verify", dest)
     check("text", "KEY.json", seen)
-    assert (seen.code, "11 of 12 files agree" in seen.out) == (1, True), seen
+    assert (seen.code, "7 of 12 files agree" in seen.out) == (1, True), seen
     assert bounded(*argv).code == 0
     assert bounded("verify", dest).code == 0
 
@@ -145,7 +145,8 @@ def test_shard_without_end_is_not_read_to_it(compression: str, server: DevServer
     seen = bounded("verify", dest)
     check("endless", compression, seen)
     assert seen.code == 1
-    assert ("12 of 12" if compression == "none" else "7 of 12") in seen.out, seen
+    assert "7 of 12" in seen.out, seen
+    assert compression != "none" or "00001-1.tar: not a file of this shard; remove it" in seen.out
 
 
 def test_verify_follows_no_link_below_the_destination(server: DevServer, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import http.server
 import json
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from bucket_server import BucketServer, servers, set_credentials
 from refusing_bucket import Refusing
+from servers import Request, Step, ok, status
 from servers import Server as HttpServer
-from servers import ok
 
 from downloader.sinks.shards.staging_bucket import StagingBucket
 
@@ -32,9 +32,18 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def job(server: BucketServer, prefix: str, tmp_path: Path) -> Iterator[Callable[..., tuple[object, ...]]]:
-    """Yield a function that gives the arguments of a job of 8 files in shards of 4, with a journal."""
-    with HttpServer(default=lambda request: ok(request.target.encode() * 90)) as files:
+def job(
+    server: BucketServer, prefix: str, tmp_path: Path, down: Collection[str] = ()
+) -> Iterator[Callable[..., tuple[object, ...]]]:
+    """Yield a function that gives the arguments of a job of 8 files in shards of 4, with a journal.
+
+    Those that are ``down`` are not found.
+    """
+
+    def answer(request: Request) -> Sequence[Step]:
+        return status(404) if request.target in down else ok(request.target.encode() * 90)
+
+    with HttpServer(default=answer) as files:
         source = tmp_path / "list.txt"
         source.write_text("".join(f"{files.url}/f/{number}.jpg\n" for number in range(8)))
 
@@ -97,9 +106,14 @@ def test_names_are_looked_at_where_listing_is_denied(server: BucketServer, tmp_p
         front.shutdown()
 
 
-def test_a_lost_shard_leaves_the_indexes(server: BucketServer, run_downloader: Run, tmp_path: Path) -> None:
-    """Once ``verify`` has found it lost, and until it is there again; stats that changed are put again."""
-    store = server.store("lost")
+def test_a_lost_or_damaged_shard_is_published_anew(
+    server: BucketServer, run_downloader: Run, tmp_path: Path
+) -> None:
+    """Under its own number, once ``verify`` has found it; stats that changed are put again, too.
+
+    Of two of one batch the first takes all.
+    """
+    store, down = server.store("lost"), {"/f/7.jpg"}
 
     def listed() -> list[str]:
         content = server.objects("lost")
@@ -107,7 +121,7 @@ def test_a_lost_shard_leaves_the_indexes(server: BucketServer, run_downloader: R
         assert index == list(json.loads(content["sizes.json"]))
         return index
 
-    with job(server, "lost", tmp_path) as arguments:
+    with job(server, "lost", tmp_path, down) as arguments:
         argv = arguments("j")
         there = argv[argv.index("--journal") : argv.index("--store")] + argv[-4:]
 
@@ -120,17 +134,26 @@ def test_a_lost_shard_leaves_the_indexes(server: BucketServer, run_downloader: R
             done = run_downloader(*argv)
             assert done.returncode == 0, done.stderr
 
+        assert run_downloader(*argv).returncode == 1
+        down.clear()
         run()
+        assert listed() == ["00000.tar", "00001.tar", "00002.tar"]
         whole = server.objects("lost")
-        obstore.delete(store, "00001.tar")
+        for name in ("00001.tar", *(name for name in whole if name.startswith("00002"))):
+            obstore.delete(store, name)
         obstore.put(store, "00000_stats.json", b"garbage")
         assert "00000_stats.json: changed" in verified(1)
         run()
-        assert listed() == ["00000.tar", "00002.tar"]
+        assert listed() == ["00000.tar", "00001.tar"]
         assert server.objects("lost")["00000_stats.json"] == whole["00000_stats.json"]
         assert verified(0) == "8 of 8 files agree with the journal\n"
-        obstore.put(store, "00001.tar", whole["00001.tar"])
-        assert "shards.json: does not agree" in verified(1)
         run()
-        assert listed() == ["00000.tar", "00001.tar", "00002.tar"]
-        verified(0)
+        assert listed() == ["00000.tar", "00001.tar"]
+        damaged = bytearray(whole["00000.tar"])
+        damaged[3] ^= 1
+        obstore.put(store, "00000.tar", bytes(damaged))
+        for _ in range(2):
+            assert "00000.tar: changed since it was published; the same command" in verified(1)
+        run()
+        assert listed() == ["00000.tar", "00001.tar"]
+        assert verified(0) == "8 of 8 files agree with the journal\n"

@@ -92,5 +92,7 @@ def test_a_run_says_that_it_cannot_write_them_again(
         path.unlink()
     assert run_downloader("verify", dest).returncode == 1
     assert run_downloader(*argv).returncode == 0
-    assert listed(dest) == {f"0000{number}.tar": 5 for number in (0, 2, 3, 4)}
+    # Nothing says any more which files a shard has whose record is lost: its items come into another.
+    numbers = (0, 1, 2, 3) if record == "old" else (0, 2, 3, 4)
+    assert listed(dest) == {f"0000{number}.tar": 5 for number in numbers}
     assert run_downloader("verify", dest).returncode == 0

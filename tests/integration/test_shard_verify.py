@@ -140,7 +140,9 @@ def test_sample_that_is_removed_is_missed(digests: str, run_downloader: Run, tmp
         start, stop = blocks_of(shard, "same%~2")
         shard.write_bytes(content[:start] + content[stop:])
         found = run_downloader("verify", dest)
-        assert found.stdout.splitlines() == ["damaged: same.dat", "6 of 7 files agree with the journal"]
+        named = "damaged: 00000.tar: changed since it was published; the same command writes it again"
+        assert found.stdout.splitlines()[-2:] == [named, "0 of 7 files agree with the journal"]
+        assert "damaged: same.dat" in found.stdout.splitlines()
         # A text beside a content, and its metadata.
         for key, other in (("a1", b"text of a1"), ("b2", b'"e\\"')):
             start, stop = blocks_of(shard, key)
@@ -149,8 +151,8 @@ def test_sample_that_is_removed_is_missed(digests: str, run_downloader: Run, tmp
             shard.write_bytes(damaged)
         found = run_downloader("verify", dest, "--json")
         # What was found before is said until it is fetched again.
-        damaged_now = json.loads(found.stdout)["damaged"]
-        assert (found.returncode, damaged_now) == (1, ["same.dat", "a1.dat", "b2.dat"])
+        seen = json.loads(found.stdout)
+        assert (found.returncode, seen["damaged_count"], list(seen["published"])) == (1, 7, ["00000.tar"])
         before = len(server.requests)
         assert run_downloader(*argv).returncode == 1
         assert len(server.requests) - before == 3 + 1, "those three, and the one that fails"
@@ -174,13 +176,13 @@ def test_files_beside_shards_are_named_and_can_be_had_again(run_downloader: Run,
             "damaged: shards.json: does not agree with the shards; the same command writes it again",
             "7 of 7 files agree with the journal",
         ]
-        assert "move it away with the files beside it" in found.stdout
+        assert "move their shard away with the files beside it" in found.stdout
         for name in ("00000.parquet", "00001_stats.json", "shards.json"):
             flip(dest / name, 80)
         for name in ("00001_stats.json", "shards.json"):
             flip(dest / name, 80)
         found = run_downloader("verify", dest)
-        assert (found.returncode, "move it away" in found.stdout) == (1, False)
+        assert (found.returncode, "move their shard away" in found.stdout) == (1, False)
         assert run_downloader(*argv).returncode == 1
         assert run_downloader("verify", dest).returncode == 0
         for shard in ("00000", "00001"):
@@ -190,6 +192,137 @@ def test_files_beside_shards_are_named_and_can_be_had_again(run_downloader: Run,
         assert run_downloader(*argv).returncode == 1
         found = run_downloader("verify", dest)
         assert (found.returncode, found.stdout) == (0, "7 of 7 files agree with the journal\n")
+
+
+def header_of(path: Path) -> int:
+    """Return a bit of the header of the last sample's content in the first half of an uncompressed tar."""
+    import tarfile
+
+    with tarfile.open(path) as shard:
+        return shard.getmembers()[-2].offset * 8 + 24
+
+
+def grow(path: Path) -> None:
+    path.write_bytes(path.read_bytes() + path.read_bytes()[:1024])
+
+
+def in_content(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[min(512, len(content) // 2)] ^= 1
+    path.write_bytes(content)
+
+
+def in_metadata(path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b'"etag":"\\"e', b'"etag":"\\"f', 1))
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "header": lambda path: flip(path, header_of(path) if path.suffix == ".tar" else 8 * 100),
+    "content": in_content,
+    "metadata": lambda path: in_metadata(path) if path.suffix == ".tar" else flip(path, 8 * 130),
+    "cut": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3]),
+    "grown": grow,
+}
+
+
+def samples_of(path: Path) -> list[str]:
+    """Return the names of the items in a shard, as readers of others see them."""
+    import tarfile
+
+    import pyarrow.parquet as pq
+
+    if path.suffix == ".parquet":
+        rows = pq.read_table(path)
+        return [row["name"] for row in rows.to_pylist() if row["bytes"]]
+    subprocess.run(["tar", "-tf", path], check=True, capture_output=True, timeout=30)
+    with tarfile.open(path) as shard:
+        texts = [shard.extractfile(each) for each in shard if each.name.endswith(".json")]
+        return [json.load(text)["name"] for text in texts if text is not None]
+
+
+@pytest.mark.parametrize(
+    "form", slow_but([("tar",)], ["tar", "tar-gz-crc32", "tar-reproducible", "parquet"])
+)
+def test_a_damaged_shard_is_named_until_it_is_published_anew(
+    form: str, run_downloader: Run, tmp_path: Path
+) -> None:
+    """By the same command, with what is whole in it; readers have each sample once, and everything."""
+    refused = set()
+
+    def answers(request: Request) -> Sequence[Step]:
+        at = request.target.rpartition("/")[2]
+        return status(404) if at in refused else ok(at.encode() * 90, 'ETag: "e"')
+
+    dest, manifest = tmp_path / "dest", tmp_path / "m.jsonl"
+    names = [f"{number}.dat" for number in range(3 * len(DAMAGES))]
+    suffix = {"tar-gz-crc32": "tar.gz", "parquet": "parquet"}.get(form, "tar")
+    shards = [f"{number:05d}.{suffix}" for number in range(len(DAMAGES))]
+    options = [each for each in FORMS[form] if "caption" not in each]
+    options = [each for each in options if each not in {"--member", "--keep-columns"}]
+    with Server(default=answers) as server:
+        source = tmp_path / "list.txt"
+        source.write_text("".join(f"{server.url}/f/{name}\n" for name in names))
+        argv = (source, "-o", dest, "--shard-files", 3, *options)
+        assert run_downloader(*argv).returncode == 0
+
+        def named() -> list[str]:
+            found = verify(str(dest), quiet=True)
+            assert found.exit_code == bool(found.published)
+            return sorted(found.published)
+
+        lost = samples_of(dest / shards[0])[-1]
+        for name, damage in zip(shards, DAMAGES.values(), strict=True):
+            damage(dest / name)
+        assert named() == named() == shards
+        # One is removed, which is a way, too; of another, one sample cannot be had any more.
+        (dest / shards[-1]).unlink()
+        refused.add(lost)
+        before = len(server.requests)
+        done = run_downloader(*argv, "--manifest", manifest)
+        assert done.returncode == 1, done.stderr
+        assert "verify has found: published anew" in done.stderr
+        asked = len(server.requests) - before
+        assert asked < len(names) or suffix != "tar", "what is whole is taken from the damaged shard"
+        refused.clear()
+        assert run_downloader(*argv, "--manifest", manifest).returncode == 0
+    assert named() == []
+    index = json.loads((dest / "shards.json").read_bytes())["shardlist"]
+    assert [shard["url"] for shard in index] == sorted(path.name for path in dest.glob(f"*[0-9].{suffix}"))
+    listed = {shard["url"]: samples_of(dest / shard["url"]) for shard in index}
+    assert sorted(name for each in listed.values() for name in each) == sorted(names)
+    assert {shard["url"]: shard["nsamples"] for shard in index} == {
+        url: len(each) for url, each in listed.items()
+    }
+    rows = [json.loads(line) for line in manifest.read_text().splitlines()]
+    assert {row["name"]: f"{row['shard']}.{suffix}" for row in rows} == {
+        name: url for url, each in listed.items() for name in each
+    }
+
+
+def test_a_shard_that_is_published_anew_in_fewer_files(run_downloader: Run, tmp_path: Path) -> None:
+    """What it does not have any more is removed, if it is as it was published."""
+    gone: set[str] = set()
+
+    def answers(request: Request) -> Sequence[Step]:
+        return status(404) if request.target in gone else ok(request.target.encode() * 500)
+
+    dest, source = tmp_path / "dest", tmp_path / "list.txt"
+    with Server(default=answers) as server:
+        source.write_text("".join(f"{server.url}/f/{name}.dat\n" for name in "abc"))
+        argv = (source, "-o", dest, "--store", "tar", "--shard-size", "3k")
+        assert run_downloader(*argv).returncode == 0
+        assert len(list(dest.glob("00000*.tar"))) == 3
+        in_content(dest / "00000.tar")
+        assert list(verify(str(dest), quiet=True).published) == ["00000.tar"]
+        gone.add("/f/a.dat")
+        assert run_downloader(*argv).returncode == 1
+    assert sorted(path.name for path in dest.glob("*.tar")) == ["00000-1.tar", "00000.tar"]
+    assert sorted(json.loads((dest / "sizes.json").read_bytes())) == ["00000-1.tar", "00000.tar"]
+    assert sorted([*samples_of(dest / "00000.tar"), *samples_of(dest / "00000-1.tar")]) == [
+        "b.dat",
+        "c.dat",
+    ]
+    assert verify(str(dest), quiet=True).exit_code == 0
 
 
 def test_shards_of_an_earlier_version_are_verified(run_downloader: Run, tmp_path: Path) -> None:

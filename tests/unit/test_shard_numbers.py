@@ -44,3 +44,21 @@ def test_batches_that_come_later_are_behind_further_shards(journal: Journal) -> 
     shards.finish(0)
     assert shards.again(0) == (0, 1)
     assert shards.first(1) == (2,)
+
+
+def test_a_damaged_shard_is_used_again(journal: Journal) -> None:
+    """The first one of its batch, before any further shard."""
+    shards = journal.shards
+    for seq in range(2):
+        shards.first(seq)
+        shards.finish(seq)
+    assert shards.again(0) == (0, 2)
+    shards.finish(0)
+    shards.reopen(0, (0, 2))
+    assert (shards.finished(), shards.damaged_of(0), shards.damaged_of(1)) == ([1], [0, 2], [])
+    assert shards.again(0) == (0, 0)
+    shards.finish(0)
+    assert (shards.finished(), shards.again(0)) == ([0, 1], (0, 2))
+    assert shards.damaged(superseded=True) == [2], "no item of its batch is to be fetched"
+    shards.settle(0, 2)
+    assert (shards.finished(), shards.again(0)) == ([0, 1, 2], (0, 3))

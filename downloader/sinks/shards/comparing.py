@@ -1,9 +1,10 @@
 """Compare all that was published of shards with what is there: samples, rows, stats and indexes.
 
-What a record (``records``) says is compared; of a shard without one, what its stats say. Damage of a tar
-belongs to the samples that it concerns, which are then fetched again. What is left, such as the rows, is a
-file that has changed. A file that is not what was published is not trusted: no more of it is read than was
-published, a compressed one is decompressed up to --shard-size only, and a Parquet file is not opened.
+What a record (``records``) says is compared; of a shard without one, what its stats say. Readers of a tar
+end at the first damaged header, in silence or not. So all samples count as damaged that are only in a shard
+one of whose files is not what was published, and such a file is named as long as it is there. A file that
+is not what was published is not trusted: no more of it is read than was published, a compressed one is
+decompressed up to --shard-size only, and a Parquet file is not opened.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from typing import NamedTuple
 from downloader.core.bucket_place import is_bucket
 from downloader.core.shard_keys import index_width, name_keys, possible_name_keys
 from downloader.files.directory import Directory, UnsafeFile
-from downloader.sinks.shards.files import INDEX, SIZES
+from downloader.sinks.shards.files import INDEX, SIZES, STATS, unseal
 from downloader.sinks.shards.indexes import Compared, Indexed, index_lines, sizes_lines
 from downloader.sinks.shards.options import ShardOptions
 from downloader.sinks.shards.places import PublishedFiles
 from downloader.sinks.shards.reading import DigestingFile, SeenSample, TarReading, read_parquet, read_tar
 from downloader.sinks.shards.records import OtherFile, ShardRecord, read_record, unpack_sums
 from downloader.sinks.shards.stats import FileStats, file_name, stats_name
-from downloader.sinks.sink import REWRITTEN, Written
+from downloader.sinks.sink import REWRITTEN, SUPERSEDED, Written
 
 __all__ = ["JobComparison", "ShardComparison"]
 
@@ -35,14 +36,19 @@ _CHANGED = "changed since it was published"
 
 
 class _Shard(NamedTuple):
-    """A shard that was read: its samples, and what is wrong with its files besides samples.
+    """A shard that was read: its samples, and its files that are not what was published.
 
-    ``unread``: a file of it that is not what was published, and whose samples nobody has looked at.
+    ``strange``: names of files that it does not have; ``missing``: of files with samples that are gone.
     """
 
     samples: dict[str, SeenSample]
-    problems: list[tuple[str, str]]
-    unread: list[str]
+    changed: list[str]
+    strange: list[str]
+    missing: list[str]
+
+    @property
+    def is_whole(self) -> bool:
+        return not (self.changed or self.missing)
 
 
 class ShardComparison:
@@ -66,6 +72,7 @@ class ShardComparison:
         self._width = index_width(options.files)
         self._read: OrderedDict[int, _Shard] = OrderedDict()
         self._compared: set[int] = set()
+        self._anew: set[int] = set()
         self.unrecorded = 0
         """How many shards have no record."""
 
@@ -99,12 +106,12 @@ class ShardComparison:
         for shard in shards:
             read = self._shard(shard)
             found = read.samples.get(key)
-            if found is None:
-                if read.unread:
-                    problem = f"{read.unread[0]} is not what was published"
+            if found is None or ((found.size, found.crc) == content and found.intact):
+                if found is not None and read.is_whole:
+                    return ""
+                if not read.is_whole and (found is not None or read.changed):
+                    problem = f"{(read.changed or read.missing)[0]} is not what was published"
                 continue
-            if (found.size, found.crc) == content and found.intact:
-                return ""
             problem = f"changed since it was stored in shard {shard:05d}"
         return problem
 
@@ -122,7 +129,19 @@ class ShardComparison:
         stated = self._stated(shard)
         if stated.files and not any(self._files.has(name) for name in stated.names):
             return []
-        return [*self._shard(shard).problems, *self._others(shard, stated)]
+        read = self._shard(shard)
+        what = REWRITTEN if shard in self._anew else SUPERSEDED
+        return [
+            *((name, _CHANGED + what) for name in read.changed),
+            *((name, f"not a file of this shard{SUPERSEDED}") for name in read.strange),
+            *self._others(shard, stated),
+        ]
+
+    def publish_anew(self, shards: Sequence[int]) -> list[int]:
+        """Return which of ``shards`` are to be published anew, since samples of their batch are damaged."""
+        found = [shard for shard in shards if not self._shard(shard).is_whole]
+        self._anew.update(found)
+        return found
 
     def _stated(self, shard: int) -> ShardRecord:
         """Return what is known of the files of ``shard``."""
@@ -190,38 +209,32 @@ class ShardComparison:
         while (name := self._name(shard, number)) in by_name or self._files.has(name):
             by_name.setdefault(name, None)
             number += 1
-        found = _Shard({}, [], [])
+        found = _Shard({}, [], [], [])
         for name, file in by_name.items():
-            problem = self._read_file(name, file, stated, found)
-            if problem:
-                found.problems.append((name, problem))
+            self._read_file(name, file, stated, found)
         return found
 
     def _name(self, shard: int, number: int) -> str:
         return file_name(shard, number, self._store, self._options.compression)
 
-    def _read_file(self, name: str, stated: FileStats | None, record: ShardRecord, shard: _Shard) -> str:
-        """Add the samples of a file to ``shard``; return what is wrong with it besides these."""
+    def _read_file(self, name: str, stated: FileStats | None, record: ShardRecord, shard: _Shard) -> None:
+        """Add the samples of a file to ``shard``, and its name if it is not what was published."""
         if not self._files.has(name):
-            return ""  # so its samples are missing
+            shard.missing.append(name)
+            return
         if stated is None and record.others:
-            return "not a file of this shard"
+            shard.strange.append(name)
+            return
         try:
             if self._store == "parquet":
                 found, count, whole = self._parquet(name, stated)
             else:
                 found, count, whole = self._tar(name, stated, record)
-        except UnsafeFile:
-            return ""  # what is not a file has no samples
+        except UnsafeFile:  # what is not a file has no samples
+            found, count, whole = {}, 0, False
         shard.samples.update(found)
-        if stated is None:
-            return ""  # nothing is known of it
-        if not found and not whole:
-            shard.unread.append(name)
-        intact = sum(sample.intact for sample in found.values())
-        if (whole and count == stated.samples) or intact < stated.samples:
-            return ""
-        return "changed outside its samples since it was published"
+        if stated is not None and not (whole and count == stated.samples):
+            shard.changed.append(name)
 
     def _tar(
         self, name: str, stated: FileStats | None, record: ShardRecord
@@ -277,12 +290,22 @@ class JobComparison(ShardComparison):
                 found[name] += REWRITTEN
         return list(found.items())
 
+    def publish_anew(self, shards: Sequence[int]) -> list[int]:
+        """See ``sinks.sink.Comparison``. Let nothing in the home say that they are published."""
+        found = super().publish_anew(shards)
+        if found and not self._home.is_read_only():
+            self._indexed.forget()
+            for shard in found:
+                unseal(self._home, shard)
+                (self._home / STATS / stats_name(shard)).unlink(missing_ok=True)
+        return found
+
     def finish(self, shards: Sequence[int]) -> list[tuple[str, str]]:
         """See ``sinks.sink.Comparison``. Let the next run write again what it can."""
         files = {shard: self.files_of(shard) for shard in shards}
         writable = not self._home.is_read_only()
         if self._in_bucket and writable:
-            lost = [shard for shard, found in files.items() if found is None]
+            lost = [shard for shard, found in files.items() if found is None and shard not in self._anew]
             Compared(lost, sorted(self._changed_stats)).note(self._home)
         if not self._indexed.counts(len(shards)):
             return []  # they are written at the end of a run

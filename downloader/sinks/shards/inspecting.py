@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
-import importlib
 import os
-import zlib
+import sys
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
-from downloader.core.extras import ZSTD
 from downloader.core.shard_keys import index_width, name_keys, possible_name_keys
 from downloader.files.directory import Directory, Entry, UnsafeFile, open_regular
 from downloader.sinks.shards.options import ShardOptions
-from downloader.sinks.shards.reading import Bounded, read_parquet
-from downloader.sinks.shards.samples import samples
+from downloader.sinks.shards.reading import (
+    DigestingFile,
+    SeenSample,
+    compression_of,
+    read_parquet,
+    read_tar,
+)
 from downloader.sinks.shards.stats import FileStats, file_name
-from downloader.sinks.shards.ustar import Readable
 from downloader.sinks.sink import Written
 from downloader.sinks.stored import crc_of, md5_of_file
 
@@ -137,24 +138,17 @@ def _tar_samples(shard: BinaryIO, name: str, most: int) -> dict[str, tuple[int, 
 
     No more is decompressed than ``most`` bytes and what gzip can make of so large a file.
     """
-    found: dict[str, tuple[int, int]] = {}
-    if name.endswith(".tar"):
-        _add(found, shard)
-        return found
-    most += _MOST_TIMES * os.fstat(shard.fileno()).st_size
-    module: Any = gzip if name.endswith(".gz") else importlib.import_module(ZSTD)
-    damaged = zlib.error if name.endswith(".gz") else module.ZstdError
-    # Of a damaged shard, what can be decompressed is compared, and the rest is missing.
-    with contextlib.suppress(EOFError, OSError, damaged), module.open(shard, "rb") as file:
-        _add(found, Bounded(file, most))
-    return found
-
-
-def _add(found: dict[str, tuple[int, int]], file: Readable) -> None:
-    for sample in samples(file):
-        found[sample.key] = (sample.size, sample.crc)
+    if compression_of(name):
+        most += _MOST_TIMES * os.fstat(shard.fileno()).st_size
+    else:
+        most = sys.maxsize
+    return _found(read_tar(DigestingFile(shard), name, None, most).samples)
 
 
 def _parquet_samples(shard: BinaryIO) -> dict[str, tuple[int, int]]:
     # As above: what cannot be read is missing.
-    return {key: (seen.size, seen.crc) for key, seen in read_parquet(shard, vouched=False)}
+    return _found(dict(read_parquet(shard, vouched=False)))
+
+
+def _found(samples: Mapping[str, SeenSample]) -> dict[str, tuple[int, int]]:
+    return {key: (seen.size, seen.crc) for key, seen in samples.items()}

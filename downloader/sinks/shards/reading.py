@@ -9,7 +9,7 @@ import importlib
 import sys
 import zlib
 from collections.abc import Collection, Iterator
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from downloader.core.checksum import crc32
 from downloader.core.extras import ZSTD
@@ -20,6 +20,7 @@ from downloader.sinks.shards.ustar import BLOCK, END, Member, Readable, header, 
 
 __all__ = [
     "Bounded",
+    "Copier",
     "DigestingFile",
     "SeenSample",
     "TarReading",
@@ -125,31 +126,81 @@ class Bounded:
         return piece
 
 
-def read_tar(shard: Any, name: str, sums: Collection[int] | None, most: int = sys.maxsize) -> TarReading:
+class Copier(Protocol):
+    """Copies samples of a tar while it is read."""
+
+    def begin(self, key: str) -> bool:
+        """Begin the sample ``key``; return whether it is wanted."""
+
+    def write(self, piece: bytes) -> None:
+        """Write what is next of it. Raises OSError."""
+
+    def end(self, key: str, seen: SeenSample) -> None:
+        """End it: it is as it was published. One that is not is not ended."""
+
+
+def read_tar(
+    shard: Any,
+    name: str,
+    sums: Collection[int] | None,
+    most: int = sys.maxsize,
+    copier: Copier | None = None,
+) -> TarReading:
     """Return what is in the open tar ``name``, which may be compressed; ``shard`` is a DigestingFile.
 
     ``sums``: of the samples that were published in it, None if they are not known. ``most``: no more bytes
-    are decompressed. Of a damaged file, what can be decompressed counts. Raises OSError.
+    are decompressed. Of a damaged file, what can be decompressed counts. ``copier``: copies samples. Raises
+    OSError.
     """
     reading = TarReading()
     compression = compression_of(name)
     if not compression:
-        _read(shard, reading, sums)
+        _read(shard, reading, sums, copier)
         return reading
     module: Any = gzip if compression == "gz" else importlib.import_module(ZSTD)
     damaged = zlib.error if compression == "gz" else module.ZstdError
     whole = False
     with contextlib.suppress(EOFError, OSError, damaged), module.open(shard, "rb") as file:
         bounded = Bounded(file, most)
-        _read(bounded, reading, sums)
+        _read(bounded, reading, sums, copier)
         reading.cut = bounded.reached
         whole = True
     reading.exact &= whole and not reading.cut
     return reading
 
 
-def _read(file: Readable, reading: TarReading, sums: Collection[int] | None) -> None:
+class _Copied:
+    """A file that is read, and whose bytes go to ``copier`` while a sample that is wanted is read."""
+
+    def __init__(self, file: Readable, copier: Copier) -> None:
+        self._file = file
+        self._copier = copier
+        self.is_wanted = False
+
+    def read(self, most: int) -> bytes:
+        """Return the next bytes."""
+        piece = self._file.read(most)
+        if self.is_wanted:
+            self._copier.write(piece)
+        return piece
+
+    def begin(self, key: str, header: bytes) -> None:
+        """Begin the sample ``key``, whose first header was read already."""
+        self.is_wanted = self._copier.begin(key)
+        if self.is_wanted:
+            self._copier.write(header)
+
+    def end(self, key: str, seen: SeenSample | None) -> None:
+        """End the sample ``key``, which may be damaged."""
+        if self.is_wanted and seen is not None and seen.intact:
+            self._copier.end(key, seen)
+        self.is_wanted = False
+
+
+def _read(file: Readable, reading: TarReading, sums: Collection[int] | None, copier: Copier | None) -> None:
     """Read the members of ``file``; a block that is no header of ours is passed over."""
+    copied = _Copied(file, copier) if copier is not None else None
+    file = copied or file
     at = 0
     zeros = 0
     sample: _Sample | None = None
@@ -169,12 +220,17 @@ def _read(file: Readable, reading: TarReading, sums: Collection[int] | None) -> 
         if sample is None or sample.key != key:
             reading.exact &= sample is None
             sample = _Sample(key)
+            if copied is not None:
+                copied.begin(key, block)
         is_last = member.name == metadata_member(key)
         if not sample.take(file, member, kept=is_last):
             reading.exact = False
         at += member.size + len(padding(member.size))
         if is_last:
-            if (seen := sample.seen(sums)) is not None:
+            seen = sample.seen(sums)
+            if copied is not None:
+                copied.end(key, seen)
+            if seen is not None:
                 reading.samples[key] = seen
                 reading.count += 1
             reading.exact &= seen is not None and seen.intact

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from downloader.core.bucket_place import is_bucket
 from downloader.core.item_states import written
-from downloader.files.directory import Directory, UnsafeFile, open_directory
+from downloader.files.directory import Directory, Entry, UnsafeFile, open_directory
 from downloader.messages import Lease
 from downloader.process.long_work import in_thread
 from downloader.sinks.failing import destination_error
@@ -25,6 +25,8 @@ from downloader.sinks.shards.keys import ShardKeys
 from downloader.sinks.shards.options import ShardOptions
 from downloader.sinks.shards.part import Part, recover
 from downloader.sinks.shards.publisher import Publisher
+from downloader.sinks.shards.records import read_record
+from downloader.sinks.shards.salvaging import salvage
 from downloader.sinks.shards.stats import read_stats, stats_name
 from downloader.sinks.sink import Recovered, Written
 
@@ -93,8 +95,8 @@ class ShardSink:
         wanted = lease.only or range(lease.count)
         sealed = read_sealed(self.home, shard)
         path = part_path(self.home, shard)
+        indices = keys.indices(wanted) if lease.only or path.exists() else {}
         if path.exists():
-            indices = keys.indices(wanted)
             expected = {keys.key(mark.index): (mark.size, mark.crc) for mark in written(lease.done)}
             found = {
                 indices[sample.key]: (sample.size, sample.crc)
@@ -107,7 +109,24 @@ class ShardSink:
             found = {mark.index: (mark.size, mark.crc) for mark in written(sealed.marks)}
         else:
             found = {}
+        if lease.only and sealed is None:
+            found |= self._salvaged(
+                shard, path, {key: at for key, at in indices.items() if at not in found}
+            )
         return Recovered(found, sealed.failures if sealed else [])
+
+    def _salvaged(self, shard: int, part: Entry, indices: dict[str, int]) -> dict[int, tuple[int, int]]:
+        """Take samples that are whole from the damaged files of ``shard``; see ``salvaging``.
+
+        ``indices``: those of the items that are wanted, by key. In a bucket nothing is read.
+        """
+        root = self._settings.root
+        record = read_record(self.home, shard) if indices and not is_bucket(root) else None
+        if record is None:
+            return {}
+        with open_directory(root) as directory:
+            found = salvage(directory, record, part, indices, self.options.size)
+        return {indices[key]: what for key, what in found.items()}
 
     def _is_published(self, shard: int) -> bool:
         """Return whether the files of ``shard`` are there and whole.

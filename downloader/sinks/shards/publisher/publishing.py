@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from operator import attrgetter
 from typing import Any, BinaryIO, Protocol, cast
 
@@ -65,6 +65,9 @@ class Place(Protocol):
         have left under the name. ``existing``: see --existing; raises NameTaken if it forbids that.
         Afterwards a path of ``temporary`` is gone.
         """
+
+    def remove(self, name: str, ours: Ours) -> None:
+        """Remove the file ``name``, which the shard does not have any more, if it is ``ours``."""
 
     def record(self, stats: bytes, name: str) -> None:
         """Note that all files of the shard are published whose stats have this name."""
@@ -199,7 +202,9 @@ class _Files:
         # Before the part is gone, from which it could be made again.
         files = [FileStats(*msgspec.structs.astuple(file)) for file in self.with_samples]
         earlier = read_record(self._home, job.number)
-        former = [*earlier.others, *earlier.former][:_MOST_FORMER] if earlier is not None else []
+        stale = _stale(earlier, {*(each.name for each in files), *(each.name for each in self._others)})
+        former = [*earlier.others, *earlier.former] if earlier is not None else []
+        former = [*stale, *(each for each in former if each not in stale)][:_MOST_FORMER]
         record = ShardRecord(files, self._others, self._sums, former, self._stats)
         ours = Ours([record, *([earlier] if earlier is not None else [])])
         write_record(self._home, job.number, record)
@@ -208,6 +213,8 @@ class _Files:
             self._publish(name, "", ours)
         for name, md5 in reversed(samples.items()):
             self._publish(name, md5, ours)
+        for each in stale:
+            place.remove(each.name, Ours([ShardRecord([], [each])]))
         place.record(self._stats, stats_name(job.number))
         self._part.unlink(missing_ok=True)
 
@@ -222,6 +229,17 @@ class _Files:
             with contextlib.suppress(OSError):
                 path.unlink()
         self._temporary.clear()
+
+
+def _stale(earlier: ShardRecord | None, names: Container[str]) -> list[OtherFile]:
+    """Return the files of an earlier attempt that the shard, of files with ``names``, does not have.
+
+    A shard that is published anew may be cut into fewer files.
+    """
+    if earlier is None:
+        return []
+    known = [*(OtherFile(file.name, file.md5, file.size) for file in earlier.files), *earlier.former]
+    return [each for each in known if each.md5 and each.name not in names]
 
 
 def _in_order(job: ShardJob, part: Part | None) -> tuple[list[Sample], list[FailedItem], list[str]]:
@@ -259,6 +277,11 @@ class Directory:
 
     def publish(self, path: Entry, name: str, md5: str, ours: Ours, existing: str) -> bool:
         return give_name(path, self._root / name, str(self._root), existing, ours.has)
+
+    def remove(self, name: str, ours: Ours) -> None:
+        path = self._root / name
+        if path.exists() and ours.has(path):
+            path.unlink()
 
     def record(self, stats: bytes, name: str) -> None:
         """Do nothing: the stats are beside the shard."""
