@@ -41,7 +41,8 @@ from downloader.core.limits import MOST_CONNECTIONS, MOST_WORKERS
 from downloader.core.pipeline_order import doubtful_text
 from downloader.errors import ROW_FAULTS, ConfigError, DownloaderError
 from downloader.process.interrupts import Interrupted, interruptible
-from downloader.reporting.console import Console, one_line, own_standard_streams, say, say_json
+from downloader.process.standard_streams import outlive_stderr, own_standard_streams
+from downloader.reporting.console import Console, one_line, say, say_json
 
 if TYPE_CHECKING:
     from downloader.config.config import Config
@@ -378,6 +379,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     own_standard_streams()
+    outlive_stderr()
     console = Console(arguments)
     for stream in (sys.stdout, sys.stderr):
         # A file name that the terminal's encoding cannot express must not end a run.
