@@ -555,10 +555,21 @@ KNOWN = (
         "most - random * most / 10",
         "wait",
         (
-            "tests/unit/test_core_retry.py::test_retry_after_takes_precedence_and_is_capped_and_jittered",
+            "tests/unit/test_core_retry.py::test_retry_after_is_a_minimum_and_is_capped_and_jittered",
             "tests/faults/test_hostile_hosts.py::test_retry_after_stops_all_workers[503-1000000000-1.0-2.5]",
         ),
         25,
+    ),
+    Mutant(
+        "a short Retry-After keeps the backoff from growing",
+        "a server that says 0 and is down for six seconds sees all retries in three, and all files fail",
+        "RetryPolicy.delay",
+        "max(delay, min(asked + random * max(asked / 10, self.backoff), most))",
+        "min(asked + random * max(asked / 10, self.backoff), most)",
+        (
+            "tests/unit/test_core_retry.py::test_retry_after_is_a_minimum_and_is_capped_and_jittered",
+            "tests/unit/test_core_retry.py::test_delay_is_bounded",
+        ),
     ),
     Mutant(
         "pause limited to one worker",
