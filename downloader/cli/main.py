@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -375,6 +376,17 @@ for _command in (status, verify, serve, demo):
     cli.add_command(_command)
 
 
+def _lost_directory() -> str:
+    """Return why no relative path can be resolved, "" if it can: the current directory may be removed."""
+    try:
+        os.getcwd()
+    except OSError as error:
+        return (
+            f"the current directory cannot be found: {error.strerror}; change to another, or use full paths"
+        )
+    return ""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
@@ -401,6 +413,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except Exception as error:
         console.trace()
+        if isinstance(error, FileNotFoundError) and (lost := _lost_directory()):
+            console.complain(lost)
+            return ConfigError.exit_code
         defect = f"a defect in the downloader: {type(error).__name__}: {error}; -vv shows where"
         console.complain(refusal(error) or defect)
         return DownloaderError.exit_code

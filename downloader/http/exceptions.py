@@ -49,6 +49,8 @@ _RESET = {errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED, errno.ESHUTDOWN, er
 _NO_NAME = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
 _NAME_MISMATCH = {62, 64}  # of a host, of an IP address
 _NOT_IN_TIME = {9, 10}  # not yet, no longer
+_TOO_WEAK = {66, 67, 68}  # its key, the key of a CA, the digest that a CA has signed
+_UNKNOWN_ISSUER = {2, 18, 19, 20, 21, 27}  # not there, self-signed, first of its chain, not trusted
 _UNEXPECTED_EOF = "UNEXPECTED_EOF_WHILE_READING"
 _VERSION_WORDS = (
     "UNSUPPORTED_PROTOCOL",
@@ -199,6 +201,10 @@ def _advice(chain: list[BaseException], code: str, cacert: str) -> str:
         return "; ask for the server by a name that its certificate has"
     if verify_code in _NOT_IN_TIME:
         return "; the server needs a new one, or this machine's clock is wrong"
+    if verify_code in _TOO_WEAK:
+        return "; the server needs one with a stronger key and signature, no --cacert helps"
+    if verify_code not in _UNKNOWN_ISSUER:
+        return "; the server needs another one"
     if cacert == SYSTEM:
         return (
             "; if you trust this server, name its CA with --cacert FILE.pem, or install it on this system "

@@ -770,4 +770,12 @@ KNOWN = (
         "False",
         ("tests/faults/test_lanes.py::test_a_host_that_cannot_be_requested_is_its_files_failure",),
     ),
+    Mutant(
+        "--cacert is advised where no CA helps",
+        "who has a server with a weak key is sent to name a CA that he has named",
+        "_advice",
+        "verify_code in _TOO_WEAK",
+        "False",
+        ("tests/unit/test_tls_advice.py::test_advice_can_help[ca.pem-66-stronger key]",),
+    ),
 )

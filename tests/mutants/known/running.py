@@ -358,6 +358,14 @@ KNOWN = (
     ),
     # What ends a process
     Mutant(
+        "a removed current directory is a defect",
+        "who stands in a directory that was removed is asked to report a defect",
+        "main",
+        "isinstance(error, FileNotFoundError) and (lost := _lost_directory())",
+        "(lost := '')",
+        ("tests/integration/test_cli.py::test_current_directory_that_was_removed",),
+    ),
+    Mutant(
         "a lost terminal of standard error ends the run",
         "a closed window ends a run that nohup should keep, with 4, and without the report",
         "outlive_stderr",
