@@ -778,4 +778,12 @@ KNOWN = (
         "False",
         ("tests/unit/test_tls_advice.py::test_advice_can_help",),
     ),
+    Mutant(
+        "the 407 of a proxy is the server's",
+        "who gave a wrong password to the proxy is told that the server answered 407",
+        "RequestsClient._follow",
+        "response.status == PROXY_LOGIN and origin.forwarded",
+        "False",
+        ("tests/faults/test_proxies.py::test_proxy_error_is_the_response",),
+    ),
 )
