@@ -23,6 +23,7 @@ from downloader import errors
 from downloader.config.config import Config
 from downloader.errors import UNDECODABLE, BootError, ConfigError, DownloaderError
 from downloader.process import isolation
+from downloader.process.standard_streams import outlive_stderr
 from downloader.process.watching import stalled_text, watched
 from downloader.reporting.record import Report
 
@@ -110,6 +111,7 @@ def _close(pipe: IO[bytes]) -> None:
 
 def serve_download() -> None:
     """Run the new process: read a Config, run it, write an Answer."""
+    outlive_stderr()
     size = int.from_bytes(sys.stdin.buffer.read(4), "big")
     config = msgspec.convert(json.loads(sys.stdin.buffer.read(size)), Config)
     try:

@@ -13,13 +13,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import click
-
 from downloader.config.config import Config
 from downloader.engine.job import run_job
 from downloader.errors import BootError
 from downloader.process import isolation
 from downloader.process.watching import ENDS_WITHIN, STALL_TIMEOUT, end
+from downloader.reporting.console import note, say
 from downloader.reporting.report import as_text
 from downloader.testserver import content
 
@@ -68,18 +67,16 @@ def run_demo(files: int, output: str) -> int:
     """Download ``files`` files into ``output``, verify the content of each, and return the exit code."""
     root, program = Path(output), _program()
     with serving("--tls", "--files", str(files), "--size", _SIZES) as (url, authority):
-        click.echo(f"A file server with {files:,} files listens at {url}; its CA is {authority}")
-        click.echo(f"$ {program} {url} -o {output} --cacert {authority}", err=True)
+        say(f"A file server with {files:,} files listens at {url}; its CA is {authority}")
+        note(f"$ {program} {url} -o {output} --cacert {authority}")
         config = Config(source=url, output=output, cacert=authority, restart=True)
         report, *_ = run_job(config)
-    click.echo(as_text(report))
+    say(as_text(report))
     if report.exit_code:
         return report.exit_code
     wrong = _count_wrong(root, files)
-    click.echo(
-        f"Every byte compared with what the server must have sent: {files - wrong:,} of {files:,} right"
-    )
-    click.echo(
+    say(f"Every byte compared with what the server must have sent: {files - wrong:,} of {files:,} right")
+    say(
         f"The files are in {output}/; remove it when you are done. Next, try your own:\n"
         f"  {program} https://your.server/prefix -o files       a file server\n"
         f"  {program} urls.txt -o files --layout mirror         a list of URLs, one a line\n"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -42,7 +43,8 @@ from downloader.core.limits import MOST_CONNECTIONS, MOST_WORKERS
 from downloader.core.pipeline_order import doubtful_text
 from downloader.errors import ROW_FAULTS, ConfigError, DownloaderError
 from downloader.process.interrupts import Interrupted, interruptible
-from downloader.reporting.console import Console, one_line, own_standard_streams, say, say_json
+from downloader.process.standard_streams import outlive_stderr, own_standard_streams
+from downloader.reporting.console import Console, one_line, say, say_json
 
 if TYPE_CHECKING:
     from downloader.config.config import Config
@@ -375,10 +377,22 @@ for _command in (status, verify, serve, demo):
     cli.add_command(_command)
 
 
+def _lost_directory() -> str:
+    """Return why no relative path can be resolved, "" if it can: the current directory may be removed."""
+    try:
+        os.getcwd()
+    except OSError as error:
+        return (
+            f"the current directory cannot be found: {error.strerror}; change to another, or use full paths"
+        )
+    return ""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     own_standard_streams()
+    outlive_stderr()
     console = Console(arguments)
     for stream in (sys.stdout, sys.stderr):
         # A file name that the terminal's encoding cannot express must not end a run.
@@ -400,6 +414,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except Exception as error:
         console.trace()
+        if isinstance(error, FileNotFoundError) and (lost := _lost_directory()):
+            console.complain(lost)
+            return ConfigError.exit_code
         defect = f"a defect in the downloader: {type(error).__name__}: {error}; -vv shows where"
         console.complain(refusal(error) or defect)
         return DownloaderError.exit_code

@@ -28,6 +28,7 @@ from downloader.errors import DownloaderError
 from downloader.files.directory import open_home
 from downloader.messages import HostPause, Tally
 from downloader.process.spawn import die_with
+from downloader.process.standard_streams import outlive_stderr
 from downloader.reporting.manifest_rows import RowsMade
 from downloader.reporting.record import Report
 from downloader.sinks.shards.staging import StagedShard
@@ -83,6 +84,7 @@ def encode_order(order: Order) -> bytes:
 
 def main() -> NoReturn:
     """Run the process."""
+    outlive_stderr()
     link = _Link()
     job = msgspec.msgpack.decode(link.first(), type=SliceJob)
     die_with(job.parent)

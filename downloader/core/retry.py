@@ -14,7 +14,7 @@ from typing import Final
 __all__ = ["RetryPolicy", "parse_retry_after"]
 
 _LONGEST: Final = 1e12  # seconds; longer values are as good as never
-_SECONDS: Final = re.compile(r"(-?)0*([0-9]+)").fullmatch
+_SECONDS: Final = re.compile(r"0*([0-9]+)").fullmatch
 # The three forms of HTTP-date (RFC 9110 §5.6.7), loosely: weekday first, hh:mm:ss somewhere.
 _DATE: Final = re.compile(
     r"[A-Za-z]{3,9},? [ 0-9A-Za-z\-]{1,40}[0-9]{2}:[0-9]{2}:[0-9]{2}[ 0-9A-Za-z+\-]{0,20}"
@@ -52,37 +52,37 @@ class RetryPolicy:
         weakness is that a very short wait may meet the same failure again; the minimum, half of
         ``backoff``, prevents that. The delay is never more than ``max_retry_after``.
 
-        ``retry_after``, the delay that the server asked for, takes precedence: the delay is at least
-        that, plus up to a tenth of it or ``backoff``, whichever is more, so that clients that were given
-        the same delay do not all return at once. If it is more than ``max_retry_after``, the delay is
-        within the last tenth before that.
+        ``retry_after``, the delay that the server asked for, is a minimum: up to a tenth of it or
+        ``backoff``, whichever is more, is added, so that clients that were given the same delay do not
+        all return at once, and it never makes a delay shorter than it would be without: a server that is
+        down for longer than it thinks would see all retries in a few seconds. If it is more than
+        ``max_retry_after``, the delay is within the last tenth before that.
         """
         most = self.max_retry_after
-        if retry_after is not None:
-            wait = max(retry_after, 0.0)
-            if wait > most:
-                return most - random * most / 10
-            return min(wait + random * max(wait / 10, self.backoff), most)
         doublings = min(max(attempt - 1, 0), 64)
-        ceiling = min(self.backoff * 2.0**doublings, self.max_retry_after)
+        ceiling = min(self.backoff * 2.0**doublings, most)
         floor = min(self.backoff / 2, ceiling)
-        return floor + random * (ceiling - floor)
+        delay = floor + random * (ceiling - floor)
+        if retry_after is None:
+            return delay
+        if retry_after > most:
+            return max(delay, most - random * most / 10)
+        asked = max(retry_after, 0.0)
+        return max(delay, min(asked + random * max(asked / 10, self.backoff), most))
 
 
 def parse_retry_after(value: str | None, now: float) -> float | None:
     """Return the seconds from ``now`` (Unix time) that a Retry-After header gives; None if it is invalid.
 
-    RFC 9110 §10.2.3: digits, or an HTTP-date. A negative number and a date in the past are 0.0; more
-    than 1e12 s is 1e12. ``1e9``, ``1.5`` and ``+5`` are not in the grammar: None. Never raises.
+    RFC 9110 §10.2.3: digits, or an HTTP-date. A date in the past is 0.0; more than 1e12 s is 1e12.
+    ``1e9``, ``1.5``, ``+5`` and ``-5`` are not in the grammar: None. Never raises.
     """
     if value is None:
         return None
     value = value.strip(" \t\r\n")
     match = _SECONDS(value)
     if match:
-        if match[1]:
-            return 0.0
-        return min(float(match[2]), _LONGEST) if len(match[2]) <= 15 else _LONGEST
+        return min(float(match[1]), _LONGEST) if len(match[1]) <= 15 else _LONGEST
     if len(value) > 80 or not _DATE(value):
         return None
     # Imported where it is needed: the supervisor starts without it.

@@ -30,6 +30,7 @@ from downloader.errors import FetchError
 
 __all__ = [
     "IDLE_TIMEOUT",
+    "PROXY_LOGIN",
     "HandshakeCut",
     "Preempted",
     "below_min_speed",
@@ -37,8 +38,12 @@ __all__ = [
     "is_reset",
     "is_stale",
     "is_tls_end",
+    "proxy_login_refused",
     "translate",
 ]
+
+PROXY_LOGIN = 407
+"""The status with which a proxy refuses the credentials that it was sent, or that it was sent none."""
 
 IDLE_TIMEOUT = "http-408"
 """The failure that also a connection ends with, unrequested, which the server closes since it is idle."""
@@ -47,8 +52,12 @@ IDLE_TIMEOUT = "http-408"
 _RESET = {errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED, errno.ESHUTDOWN, errno.ENOTCONN}
 # The second is for a name that exists and has no address. It is deprecated, and not in every system.
 _NO_NAME = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
+_PROXY_ADVICE = "; give its user and password in --proxy http://USER:PASSWORD@HOST:PORT, or correct them"
+_NO_TUNNEL = f"Tunnel connection failed: {PROXY_LOGIN}"
 _NAME_MISMATCH = {62, 64}  # of a host, of an IP address
 _NOT_IN_TIME = {9, 10}  # not yet, no longer
+_TOO_WEAK = {66, 67, 68}  # its key, the key of a CA, the digest that a CA has signed
+_UNKNOWN_ISSUER = {2, 18, 19, 20, 21, 27}  # not there, self-signed, first of its chain, not trusted
 _UNEXPECTED_EOF = "UNEXPECTED_EOF_WHILE_READING"
 _VERSION_WORDS = (
     "UNSUPPORTED_PROTOCOL",
@@ -94,6 +103,11 @@ def translate(error: BaseException, secrets: tuple[str, ...] = (), cacert: str =
         getattr(each, "unreachable", False) for each in chain
     )
     return failed
+
+
+def proxy_login_refused() -> FetchError:
+    """Return the failure of a request that a proxy has refused in place of the server."""
+    return FetchError("proxy", f"the proxy answered {PROXY_LOGIN}{_PROXY_ADVICE}")
 
 
 def deadline_exceeded(config: Config) -> FetchError:
@@ -191,14 +205,20 @@ def _name_does_not_exist(chain: list[BaseException]) -> bool:
 
 
 def _advice(chain: list[BaseException], code: str, cacert: str) -> str:
-    """Return what to do about a certificate, by OpenSSL's X509_V_ERR_…; "" for other failures."""
+    """Return what to do about a certificate, by OpenSSL's X509_V_ERR_…, or a proxy; else ""."""
     verify_code = next((e.verify_code for e in chain if isinstance(e, ssl.SSLCertVerificationError)), 0)
+    if code == "proxy" and any(_NO_TUNNEL in str(each) for each in chain):
+        return _PROXY_ADVICE
     if code != "tls-verify" or not verify_code:
         return ""
     if verify_code in _NAME_MISMATCH:
         return "; ask for the server by a name that its certificate has"
     if verify_code in _NOT_IN_TIME:
         return "; the server needs a new one, or this machine's clock is wrong"
+    if verify_code in _TOO_WEAK:
+        return "; the server needs one with a stronger key and signature, no --cacert helps"
+    if verify_code not in _UNKNOWN_ISSUER:
+        return "; the server needs another one"
     if cacert == SYSTEM:
         return (
             "; if you trust this server, name its CA with --cacert FILE.pem, or install it on this system "

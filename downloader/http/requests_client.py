@@ -30,9 +30,11 @@ from downloader.core.urls import login_of
 from downloader.errors import DestinationError, FetchError
 from downloader.http.content_coding import CHUNK, chunks, codings_of
 from downloader.http.exceptions import (
+    PROXY_LOGIN,
     below_min_speed,
     deadline_exceeded,
     is_stale,
+    proxy_login_refused,
     translate,
 )
 from downloader.http.origin import Origin
@@ -263,7 +265,7 @@ class RequestsClient:
                 if response.status in stored:
                     return response, url, hops, origin.key
                 try:
-                    before, url = url, self._follow(url, response, hops)
+                    before, url = url, self._follow(url, response, hops, origin)
                 finally:
                     _discard_response(response)
                 target = session.origin(url, bare=True)
@@ -287,10 +289,12 @@ class RequestsClient:
             failed.requests, failed.origin = hops + 1, origin.key
             raise failed from error
 
-    def _follow(self, url: str, response: Any, hops: int) -> str:
+    def _follow(self, url: str, response: Any, hops: int, origin: Origin) -> str:
         """Return the URL that ``response`` redirects to. Raises FetchError if it is not a redirect."""
         locations = response.headers.getlist("Location")
         if response.status not in REDIRECTS or not locations:
+            if response.status == PROXY_LOGIN and origin.forwarded:
+                raise proxy_login_refused()  # by the proxy, which answers in place of the server
             raise _refusal(response)
         # http.client decodes fields as Latin-1. Bytes that are not UTF-8 stay what they are.
         location = only_location(locations).encode("latin-1").decode("utf-8", "surrogateescape")

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import re
 import shlex
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from downloader.core.naming import printable, printable_json
 from downloader.core.redact import redact
 from downloader.errors import DestinationError
+from downloader.process.standard_streams import has_no_reader, silence
 
 # Imported where it is used: not by slices, of which a job over many machines has thousands.
 if TYPE_CHECKING:
     import click
 
-__all__ = ["Console", "note", "one_line", "own_standard_streams", "say", "say_json", "silence"]
+__all__ = ["Console", "note", "one_line", "say", "say_json"]
 
 _LINES_NAMED = 5
 
@@ -31,30 +30,19 @@ def say(text: str | bytes) -> None:
 
     try:
         click.echo(printable(text) if isinstance(text, str) else text)
-    except BrokenPipeError:
-        # Not raised again: click would exit with 1, whatever the result of the job.
-        silence(sys.stdout)
     except OSError as error:
+        nobody_reads = has_no_reader(sys.stdout, error)
         silence(sys.stdout)
+        if nobody_reads:
+            return  # not raised again: click would exit with 1, whatever the result of the job
         raise DestinationError(f"standard output cannot be written: {error.strerror}") from error
 
 
-def silence(stream: IO[str]) -> None:
-    """Redirect ``stream``, which cannot be written, to /dev/null, so that the flush at exit succeeds."""
-    with contextlib.suppress(OSError, ValueError):
-        devnull = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(devnull, stream.fileno())
-        os.close(devnull)
-
-
 def note(line: str) -> None:
-    """Write a line to stderr; the job continues when that is closed, or its disk is full."""
+    """Write a line to stderr."""
     import click
 
-    try:
-        click.echo(line, err=True)
-    except OSError:
-        silence(sys.stderr)
+    click.echo(line, err=True)
 
 
 def say_json(record: Any) -> None:
@@ -62,19 +50,6 @@ def say_json(record: Any) -> None:
     import msgspec
 
     say(printable_json(msgspec.json.encode(record).decode()).encode())
-
-
-def own_standard_streams() -> None:
-    """Open /dev/null in place of a closed stdin, stdout or stderr.
-
-    So no socket or journal gets its descriptor, and there is something to flush.
-    """
-    while (devnull := os.open(os.devnull, os.O_RDWR)) <= 2:
-        os.set_inheritable(devnull, True)
-    os.close(devnull)
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
 
 
 class Console:

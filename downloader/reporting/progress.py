@@ -18,7 +18,6 @@ from downloader.core.progress_estimate import Rates, seconds_left
 from downloader.core.redact import redact
 from downloader.core.units import show_count, show_size, show_time
 from downloader.messages import Receiving, Tally
-from downloader.reporting.console import silence
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -196,11 +195,7 @@ class Progress:
         self._print(json.dumps(record))  # in ASCII: standard error may accept nothing else
 
     def _print(self, line: str) -> None:
-        # The stream is closed, or its disk is full: the job continues, and its exit code tells the result.
-        try:
-            print(line, file=self._stream, flush=True)
-        except OSError:
-            silence(self._stream)
+        print(line, file=self._stream, flush=True)
 
     def end(self) -> None:
         """Remove the bar; the report follows."""

@@ -231,16 +231,16 @@ def _identify_options(config: Config) -> int:
     Other header fields, or other columns to keep, make no other files. An option that earlier versions did
     not have counts only where it is given.
     """
-    wanted = _wanted(config)._replace(header="", keep="", members=())
+    wanted = _wanted(config)._replace(header="", keep="", members=(), idle=())
     deciding: tuple[object, ...] = (config.source_option("list_format"), wanted)
     if (quote := config.source_option("quote")) != "double":
         deciding += (quote,)
-    # Without the field that Wanted had not when the first jobs were begun, which go on.
-    return crc32(repr(deciding).replace(", members=()", "").encode("utf-8", "replace"))
+    # Without the fields that Wanted had not when the first jobs were begun, which go on.
+    return crc32(repr(deciding).replace(", members=(), idle=()", "").encode("utf-8", "replace"))
 
 
 def _wanted(config: Config) -> Wanted:
-    from downloader.sources.lists.columns import Wanted, parse_checksum_column
+    from downloader.sources.lists.columns import RECOGNIZED, Wanted, parse_checksum_column
 
     checksum = config.source_option("checksum_column")
     sink = config.sink_kind
@@ -253,4 +253,5 @@ def _wanted(config: Config) -> Wanted:
         keep=config.source_option("keep_columns"),
         positions=config.source_option("no_header"),
         members=tuple(dict.fromkeys(sink.columns(config))) if isinstance(sink, StoresColumns) else (),
+        idle=("name",) * (config.layout == "mirror") + RECOGNIZED * (config.checksums == "off"),
     )

@@ -188,13 +188,13 @@ class HostFailures:
 
         ``request``: the error that asks for a pause.
         """
+        # In the upper quarter: the pauses together are to be longer than a restart of the server takes.
+        pause = self._policy.delay(rounds, 0.75 + random() / 4)
         if request is not None:
-            pause = self._policy.delay(rounds, random(), request.retry_after)
+            pause = max(pause, self._policy.delay(rounds, random(), request.retry_after))
             if self._schedule.pause(host, now + pause):
                 self._link.send(HostPause(host.key, pause))
             return pause
-        # In the upper quarter: the pauses together are to be longer than a restart of the server takes.
-        pause = self._policy.delay(rounds, 0.75 + random() / 4)
         if not host.answered:
             # All attempts to reach a host are to take about as long as one that times out.
             pause = min(pause, self._connect_timeout / _PROBES)

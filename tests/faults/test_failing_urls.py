@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import threading
@@ -12,7 +13,7 @@ from time import monotonic
 
 import pytest
 from harness import Job, serving
-from servers import RESET, Nth, Pause, Request, Server, Step, download, ok, redirect, status
+from servers import RESET, Answer, Nth, Pause, Request, Server, Step, download, ok, redirect, status
 
 CHECKS = 2 * 256  # requests that check the order of answers, at most
 PATIENT = ("--deadline", "30s", "--read-timeout", "20s", "--connect-timeout", "20s")
@@ -131,6 +132,29 @@ def test_files_of_a_host_that_always_asks_to_wait_are_all_requested(code: int, t
     assert set(asked.values()) == {2}
     assert len(asked) == len(result.failures) == 100
     assert {(f["code"], f["attempts"]) for f in result.failures.values()} == {(f"http-{code}", 2)}
+
+
+@pytest.mark.parametrize("lane", ["auto", pytest.param("requests", marks=pytest.mark.slow)])
+def test_retries_outlast_an_outage_whatever_the_host_asks_for(lane: str, tmp_path: Path) -> None:
+    """Two hosts are down for 1.2 s, for which the pauses at --backoff suffice, and ask for none."""
+
+    def down(asked: str) -> Answer:
+        until: list[float] = []
+
+        def answer(request: Request) -> list[Step]:
+            until[:] = until or [request.at + 1.2]
+            return status(503, f"Retry-After: {asked}") if request.at < until[0] else ok(BODY)
+
+        return answer
+
+    with contextlib.ExitStack() as stack:
+        listed = []
+        for n, asked in enumerate(("0", "Wed, 21 Oct 2015 07:28:00 GMT")):
+            server = stack.enter_context(Server(default=down(asked), host=f"127.0.0.{1 + n}"))
+            listed += [f"{server.url}/{n}-{each}" for each in range(10)]
+        options = (*PATIENT, "--backoff", "100ms", "--lane", lane)
+        result = download("-", tmp_path / "d", *options, stdin="\n".join(listed))
+    assert (result.exit, len(result.files)) == (0, 20), result.codes
 
 
 @pytest.mark.parametrize("asks", [True, False])

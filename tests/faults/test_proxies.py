@@ -195,7 +195,8 @@ def test_proxy_error_is_the_response(tmp_path: Path) -> None:
     with Server(routes=answers) as proxy:
         source = "\n".join(answers)
         result = download("-", tmp_path / "d", *QUICK, *by(proxy.url), stdin=source)
-    assert result.codes == {"a": "http-407", "b": "http-502"}
+    assert result.codes == {"a": "proxy", "b": "http-502"}
+    assert "the proxy answered 407" in str(result.failures["a"])
     assert result.files == {"c": b"c"}
 
 

@@ -421,3 +421,18 @@ def test_closed_standard_input(tmp_path: Path) -> None:
     )
     assert done.returncode == 2
     assert "standard input is closed" in complaint(done)
+
+
+def test_current_directory_that_was_removed(tmp_path: Path) -> None:
+    with Server(files={"a": ok(b"a")}) as server:
+        (tmp_path / "u.txt").write_text(f"{server.url}/get/a\n")
+        (tmp_path / "gone").mkdir()
+        line = 'cd gone && rmdir ../gone && exec "$@"'
+        for output, code in (("x", 2), (str(tmp_path / "x"), 0)):
+            argv = ["sh", "-c", line, "sh", *command(str(tmp_path / "u.txt"), "-o", output)]
+            (tmp_path / "gone").mkdir(exist_ok=True)
+            done = subprocess.run(
+                argv, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
+            )
+            assert done.returncode == code, done.stderr
+            assert code == 0 or "the current directory cannot be found" in complaint(done)

@@ -257,6 +257,8 @@ TAR = ("--store", "tar", "--member")
         ("l.jsonl", "url,c\nu,1\n", [], "and a list has one a line; if it is csv, add --list-format csv"),
         ("l.json", '{"url": "u"}\n', [], "if it has one JSON object a line, add --list-format jsonl"),
         ("l.csv", "PAR1", [], "l.csv is Parquet, and a list of this format is text; name it .parquet"),
+        ("l.tsv", "url\tSHA-256\nu\t1\n", [], "--checksum-column sha256=SHA-256 uses it, --checksums off"),
+        ("l.jsonl", '{"url": "u", "Size": 1}\n', [], "its column 'Size' would not be used"),
         ("l.bz2", bz2.compress(b"url\n"), ["--list-format", "csv"], "lists in .bz2 are not read"),
     ],
 )  # fmt: skip

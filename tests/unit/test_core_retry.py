@@ -50,22 +50,24 @@ def test_delay_is_bounded(
     attempt: int, random: float, backoff: float, most: float, retry_after: float | None
 ) -> None:
     delay = RetryPolicy(5, backoff, most).delay(attempt, random, retry_after)
-    if retry_after is None:
-        assert min(backoff / 2, most) <= delay <= most
-    else:
-        assert min(retry_after, most * 0.9) <= delay <= most
+    # However little the server asks for: it is never less than without.
+    assert min(backoff / 2, most) <= RetryPolicy(5, backoff, most).delay(attempt, random) <= delay <= most
+    if retry_after is not None:
+        assert min(retry_after, most * 0.9) <= delay
 
 
-def test_retry_after_takes_precedence_and_is_capped_and_jittered() -> None:
+def test_retry_after_is_a_minimum_and_is_capped_and_jittered() -> None:
     policy = RetryPolicy(backoff=0.5, max_retry_after=120.0)
     assert policy.delay(1, 0.0, 60.0) == 60.0
     assert policy.delay(9, 0.5, 60.0) == 63.0
     assert policy.delay(1, 0.0, 1e9) == 120.0
     assert policy.delay(1, 0.5, 1e9) == 114.0
     assert policy.delay(1, 0.9, 119.0) == 120.0
-    assert policy.delay(1, 0.9, 0.0) == pytest.approx(0.45)
-    assert policy.delay(1, 0.0, 0.0) == 0.0
-    assert policy.delay(1, 0.0, -3.0) == 0.0
+    # "0" and a date in the past say nothing of how long: the backoff grows as without.
+    assert policy.delay(1, 0.9, 0.0) == pytest.approx(0.475)
+    assert [policy.delay(attempt, 1.0, 0.0) for attempt in (1, 2, 3, 5)] == [0.5, 1.0, 2.0, 8.0]
+    assert policy.delay(5, 1.0, 4.0) == 8.0
+    assert policy.delay(1, 0.0, -3.0) == 0.25
 
 
 @pytest.mark.parametrize(
@@ -76,7 +78,8 @@ def test_retry_after_takes_precedence_and_is_capped_and_jittered() -> None:
         (" 7 ", 7.0),
         ("0", 0.0),
         ("007", 7.0),
-        ("-5", 0.0),
+        ("-5", None),
+        ("-0", None),
         ("1000000000", 1e9),
         ("9" * 5000, 1e12),
         ("0" * 5000 + "3", 3.0),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,7 +17,7 @@ from downloader.core.naming import BadName, list_path, numbered, unescape, url_n
 from downloader.core.redact import NAMING
 from downloader.messages import Item
 from downloader.sources.lists.columns import Columns
-from downloader.sources.lists.items import ItemMaker
+from downloader.sources.lists.items import ItemMaker, _bad_checksum
 from downloader.sources.lists.rows import Table
 
 KEY = b"k" * 32
@@ -304,3 +305,12 @@ def test_skipped_items_have_no_file_and_no_size() -> None:
     assert [mark.index for mark in published(packed)] == [mark.index for mark in written(packed)] == [0]
     assert summed(merge(packed, ItemStates(3).packed(), 3)) == (2, 10)
     assert states.in_flight() == []
+
+
+def test_form_of_a_checksum_that_is_not_hexadecimal_is_named() -> None:
+    for size, algorithm in ((16, "md5"), (20, "sha1"), (32, "sha256")):
+        text = base64.b64encode(bytes(range(size))).decode().lower()
+        assert "digits (Base64): " in _bad_checksum(f"{algorithm}:{text}").why
+        assert "digits (Base64): " in _bad_checksum(f"{algorithm}:{text.rstrip('=')}").why
+        assert "digits (SRI): " in _bad_checksum(f"{algorithm}:sha256-{text}").why
+        assert "digits: " in _bad_checksum(f"{algorithm}:{text}x").why

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
+import re
 import tempfile
 from contextlib import closing
 from pathlib import Path
@@ -463,6 +464,49 @@ def test_columns_that_are_recognized() -> None:
     for wrong in ("sha1", "=x", "SHA-1=x"):
         with pytest.raises(ValueError, match="is not"):
             parse_checksum_column(wrong)
+
+
+@pytest.mark.parametrize(
+    ("column", "default", "option"),
+    [
+        ("Name", "name", "--name-column Name"),
+        ("NAME ", "name", "--name-column 'NAME '"),
+        ("Size", "size", "--size-column Size"),
+        ("SHA256", "sha256", "--checksum-column sha256=SHA256"),
+        ("SHA-256", "sha256", "--checksum-column sha256=SHA-256"),
+        ("sha_256", "sha256", "--checksum-column sha256=sha_256"),
+        (" Sha 1", "sha1", "--checksum-column sha1=' Sha 1'"),
+        ("MD5", "md5", "--checksum-column md5=MD5"),
+        ("CRC-32C", "crc32c", "--checksum-column crc32c=CRC-32C"),
+    ],
+)
+def test_default_columns_in_other_letters_are_not_ignored(column: str, default: str, option: str) -> None:
+    def found(*columns: str, varying: bool = False, **options: Any) -> Columns:
+        return choose(Wanted(**options), ["url", *columns], "l", varying=varying)
+
+    for varying in (False, True):
+        for keep in ("", "all"):
+            with pytest.raises(ConfigError, match=re.escape(f"{option} uses it")):
+                found("text", column, varying=varying, keep=keep)
+    # Not where the default is there, where the job uses none, and where the option names any.
+    found(column, *((default,) if default != "crc32c" else ()), idle=("crc32c",))
+    found(column, idle=(default,))
+    kind = "checksum" if "checksum" in option else default
+    chosen = found(column, **{kind: ("md5", column) if kind == "checksum" else column})
+    assert column in chosen.needed
+    # A name or a size that is kept may be anything else; a checksum is one.
+    if kind == "checksum":
+        with pytest.raises(ConfigError, match="--checksums off verifies none"):
+            found(column, keep=column)
+    else:
+        assert found(column, keep=column).needed == ["url", column]
+
+
+def test_other_columns_are_no_default_columns() -> None:
+    names = ["filename", "file_size", "bytes", "sha256sum", "sha512", "md5_of_parts", "id.name", "surname"]
+    assert choose(Wanted(), ["url", *names], "l") == Columns("url")
+    with pytest.raises(ConfigError, match="2 columns 'md5'"):
+        choose(Wanted(), ["url", "md5", "md5"], "l")
 
 
 def test_depth_of_json_is_limited(tmp_path: Path) -> None:

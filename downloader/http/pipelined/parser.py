@@ -26,6 +26,7 @@ import httptools
 from downloader.core.content_check import check_length
 from downloader.core.retry import parse_retry_after
 from downloader.errors import DestinationError, FetchError
+from downloader.http.exceptions import PROXY_LOGIN
 from downloader.http.pipelined.header_shape import MAX_USUAL, HeaderShape, shape_of
 from downloader.http.response import STORED
 from downloader.http.task import FetchTask
@@ -285,6 +286,8 @@ class ResponseParser:
         shape = self.shapes.get(names) or self._add_shape(names)
         if shape.via:
             self.owner.proxied()
+        if status == PROXY_LOGIN:
+            raise NeedsRequestsClient  # which knows whether a proxy is in between
         if status >= 400:
             value = fields.get(shape.retry_after)
             wait = parse_retry_after(value.decode("latin-1") if value is not None else None, time())

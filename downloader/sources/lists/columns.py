@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from itertools import islice
+from shlex import quote
 from typing import Final, NamedTuple
 
 from downloader.core.content_check import ALGORITHMS
@@ -20,6 +21,8 @@ ALL: Final = "all"
 RECOGNIZED: Final = ("sha256", "sha1", "md5", "crc32c")
 """The names of columns that are checksums by themselves; of those with a value the first one counts."""
 _SHOWN: Final = 30
+# A name that differs from that of a default column in case and in these only stands for it: "SHA-256".
+_MARKS: Final = re.compile(r"[\W_]+")
 _SEARCHED: Final = 1000  # names that one that is missing is compared with
 
 
@@ -27,6 +30,7 @@ class Wanted(NamedTuple):
     """The columns that the options name. ``checksum`` is (algorithm, column), ``keep`` a list or "all".
 
     "" stands for an option that is not given. ``members``: those of --member, which ``keep`` has as well.
+    ``idle``: default columns that the job does not use, whatever is in them.
     """
 
     url: str = "url"
@@ -37,6 +41,7 @@ class Wanted(NamedTuple):
     keep: str = ""
     positions: bool = False
     members: tuple[str, ...] = ()
+    idle: tuple[str, ...] = ()
 
 
 class Columns(NamedTuple):
@@ -94,7 +99,7 @@ def choose(
     ``varying``: rows may have others, too; ``elsewhere`` returns whether rows further on have one, of which
     these have only the similar ``near``, if any. ``fields``: what columns have in them. ``cause``: why one
     may be missing. Raises ConfigError, with the columns that there are, where one is missing that an option
-    names.
+    names, and where one seems to be a default column (``SHA-256``) and would not be used.
     """
     # Those of the fields of structs, too.
     every = list(islice(leaves(fields), _SEARCHED)) if fields else present
@@ -127,6 +132,9 @@ def choose(
         keep = tuple(members.get(name) or find("--keep-columns", name) for name in names)
         if header in keep and header:
             raise ConfigError(f"--keep-columns: {header!r} has the header fields, which are kept nowhere")
+    _check_unused(
+        wanted, present, where, {url, header, *members, *(() if wanted.keep == ALL else keep or ())}
+    )
     return Columns(
         url=url,
         name=find("--name-column", wanted.name, optional=wanted.name == "name"),
@@ -147,11 +155,44 @@ def _checksums(
         algorithm, column = wanted.checksum
         checksums = [(algorithm, find(f"--checksum-column {algorithm}=", column))]
     elif not wanted.positions:
-        checksums = [(name, name) for name in RECOGNIZED if present.count(name) == 1 or varying]
+        names = [name for name in RECOGNIZED if name in present or varying]
+        checksums = [(name, find("--checksum-column", name) if name in present else name) for name in names]
     recognized = [name for name in RECOGNIZED if name in present]
     if [name for name, _ in checksums] == ["crc32c"] or (not wanted.checksum and recognized == ["crc32c"]):
         require_crc32c(where)
     return checksums
+
+
+def _check_unused(wanted: Wanted, present: Sequence[str], where: str, others: set[str]) -> None:
+    """Raise ConfigError if one of ``present`` is a default column but for how its name is written.
+
+    Its values would be ignored in silence: a checksum would not be verified. A name or a size may be
+    something else, and is one of ``others``, columns that an option names; a checksum is one, also where it
+    is kept.
+    """
+    folded = {_folded(name): name for name in reversed(present)}
+
+    def check(default: str, option: str, way_out: str, but: set[str]) -> None:
+        near = folded.get(default, default)
+        if default in present or default in wanted.idle or near in but | {default}:
+            return
+        raise ConfigError(
+            f"{where} has no column {default!r}, and its column {shown(near)!r} would not be used: "
+            f"{option}{quote(shown(near))} uses it, {way_out}"
+        )
+
+    kept = "--keep-columns with its name says that it is something else"
+    if wanted.name == "name":
+        check("name", "--name-column ", kept, others)
+    if wanted.size == "size":
+        check("size", "--size-column ", kept, others)
+    if not wanted.checksum:
+        for name in RECOGNIZED:
+            check(name, f"--checksum-column {name}=", "--checksums off verifies none", set())
+
+
+def _folded(name: str) -> str:
+    return _MARKS.sub("", name.casefold())
 
 
 def _nearest(name: str, present: Sequence[str]) -> str:

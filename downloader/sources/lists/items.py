@@ -69,6 +69,7 @@ _EXPONENT: Final = re.compile(r"[0-9]{1,19}(?:\.[0-9]{0,19})?[eE][+-]?[0-9]{1,2}
 # called so, but a file may be, except the last.
 _NOTHING: Final = frozenset({"na", "n/a", "<na>", "nan", "null", "none", "\\n"})
 _NO_NAME: Final = "\\N"
+_BASE64: Final = re.compile(r"(sha\d+-|)([a-z0-9+/_-]+)={0,2}").fullmatch  # in lower case
 
 
 class _Fault(Exception):
@@ -386,8 +387,12 @@ def _bad_checksum(checksum: str) -> _Fault:
             "bad-checksum",
             f" has a checksum of a kind that cannot be verified: {shown(algorithm)}",
         )
+    # Cut, since it may be a secret, its author could not see which form he wrote.
+    match = _BASE64(digits)
+    form = f" ({'SRI' if match[1] else 'Base64'})" if match and len(match[2]) == -(-length * 2 // 3) else ""
     return _Fault(
-        "bad-checksum", f" has a {algorithm} that is not {length} hexadecimal digits: {_shown(digits)}"
+        "bad-checksum",
+        f" has a {algorithm} that is not {length} hexadecimal digits{form}: {_shown(digits)}",
     )
 
 

@@ -588,10 +588,21 @@ KNOWN = (
         "most - random * most / 10",
         "wait",
         (
-            "tests/unit/test_core_retry.py::test_retry_after_takes_precedence_and_is_capped_and_jittered",
+            "tests/unit/test_core_retry.py::test_retry_after_is_a_minimum_and_is_capped_and_jittered",
             "tests/faults/test_hostile_hosts.py::test_retry_after_stops_all_workers[503-1000000000-1.0-2.5]",
         ),
         25,
+    ),
+    Mutant(
+        "a short Retry-After keeps the backoff from growing",
+        "a server that says 0 and is down for six seconds sees all retries in three, and all files fail",
+        "RetryPolicy.delay",
+        "max(delay, min(asked + random * max(asked / 10, self.backoff), most))",
+        "min(asked + random * max(asked / 10, self.backoff), most)",
+        (
+            "tests/unit/test_core_retry.py::test_retry_after_is_a_minimum_and_is_capped_and_jittered",
+            "tests/unit/test_core_retry.py::test_delay_is_bounded",
+        ),
     ),
     Mutant(
         "pause limited to one worker",
@@ -791,5 +802,21 @@ KNOWN = (
         "percent",
         "False",
         ("tests/faults/test_lanes.py::test_a_host_that_cannot_be_requested_is_its_files_failure",),
+    ),
+    Mutant(
+        "--cacert is advised where no CA helps",
+        "who has a server with a weak key is sent to name a CA that he has named",
+        "_advice",
+        "verify_code in _TOO_WEAK",
+        "False",
+        ("tests/unit/test_tls_advice.py::test_advice_can_help",),
+    ),
+    Mutant(
+        "the 407 of a proxy is the server's",
+        "who gave a wrong password to the proxy is told that the server answered 407",
+        "RequestsClient._follow",
+        "response.status == PROXY_LOGIN and origin.forwarded",
+        "False",
+        ("tests/faults/test_proxies.py::test_proxy_error_is_the_response",),
     ),
 )

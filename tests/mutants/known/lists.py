@@ -418,4 +418,12 @@ KNOWN = (
         "True",
         ("tests/unit/test_lines.py::test_list_that_is_cut_while_it_is_read",),
     ),
+    Mutant(
+        "a default column in other letters is ignored",
+        "a list with SHA256 and Size is stored without being verified, with exit code 0",
+        "_folded",
+        "_MARKS.sub('', name.casefold())",
+        "name",
+        ("tests/unit/test_list_rows.py::test_default_columns_in_other_letters_are_not_ignored",),
+    ),
 )

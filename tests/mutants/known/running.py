@@ -16,6 +16,7 @@ SECRETS = "tests/faults/test_secrets.py::"
 LISTING = "tests/faults/test_hostile_listing.py::"
 WAITING = "tests/faults/test_waiting_files.py::"
 LEDGER = "tests/unit/test_ledger.py::"
+TERMINALS = "tests/faults/test_lost_terminals.py::test_a_terminal_that_goes_away_does_not_end_a_run"
 LINES = "tests/faults/test_progress_lines.py::test_rate_and_time_left_while_a_large_body_arrives"
 
 KNOWN = (
@@ -356,6 +357,30 @@ KNOWN = (
         ),
     ),
     # What ends a process
+    Mutant(
+        "a removed current directory is a defect",
+        "who stands in a directory that was removed is asked to report a defect",
+        "main",
+        "isinstance(error, FileNotFoundError) and (lost := _lost_directory())",
+        "(lost := '')",
+        ("tests/integration/test_cli.py::test_current_directory_that_was_removed",),
+    ),
+    Mutant(
+        "a lost terminal of standard error ends the run",
+        "a closed window ends a run that nohup should keep, with 4, and without the report",
+        "outlive_stderr",
+        "sys.stderr is not sys.__stderr__ or sys.stderr is None",
+        "True",
+        (TERMINALS,),
+    ),
+    Mutant(
+        "a lost terminal of standard output is a full disk",
+        "the exit code is 4, and 0 or 130 in the report that was written before",
+        "has_no_reader",
+        "error.errno != errno.EIO",
+        "True",
+        (TERMINALS,),
+    ),
     Mutant(
         "Ctrl-C in an import is a traceback",
         "who presses Ctrl-C at once gets Python's traceback from each process of the terminal's group",
