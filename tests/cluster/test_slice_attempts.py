@@ -64,7 +64,9 @@ def plan(dest: Path, source: str) -> tuple[PlanDirectory, bytes]:
     write_items(writer.file, msgspec.msgpack.encode([Item(name) for name in names]))
     writer.publish()
     directory.add(Head("00000000", FILES + 1, ended=True))
-    job = Config(source=source, output=str(dest), connections=4, manifest=str(dest.parent / "m.jsonl"))
+    job = Config(
+        source=source, output=str(dest), connections=4, pipeline=1, manifest=str(dest.parent / "m.jsonl")
+    )
     config = configs.for_slices(job, 1, 0, 0)
     return directory, configs.encode(config)
 
