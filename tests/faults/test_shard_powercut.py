@@ -117,7 +117,9 @@ def test_without_fsync_every_damaged_sample_is_found_and_stored_again(
     command = argv(server, dest, seed)
     cut_in_mid_run(command, seed, server, disk, start)
     done = after_reboot(tmp_path, *command)
-    assert done.returncode == 0, done.stdout + done.stderr
+    # Where neither the record nor the stats of a shard were written, it says so.
+    unknown = "publishes its shard anew" in done.stderr
+    assert done.returncode == (4 if unknown else 0), done.stdout + done.stderr
     every = {TRUTH.name(index) for index in range(TRUTH.files)}
     left = every - whole_in_shards(dest, TRUTH, str(command[4]))
     say(f"seed {seed}: {len(left)} damaged after the next run")

@@ -325,6 +325,29 @@ def test_a_shard_that_is_published_anew_in_fewer_files(run_downloader: Run, tmp_
     assert verify(str(dest), quiet=True).exit_code == 0
 
 
+@pytest.mark.parametrize("cut", [("00000_stats.json",), ("00000_stats.json", "00000.tar", "00000.parquet")])
+def test_shard_of_which_nothing_says_what_was_published(
+    cut: tuple[str, ...], run_downloader: Run, tmp_path: Path
+) -> None:
+    """As after a power cut without --fsync: the run says what to do, and that mends it."""
+    dest = tmp_path / "dest"
+    with Server(default=answer) as server:
+        source = write_list(tmp_path, server)
+        source.write_text("".join(source.read_text().splitlines(keepends=True)[:4]))
+        argv = (source, "-o", dest, "--shard-files", 2, "--store", "tar")
+        assert run_downloader(*argv).returncode == 0
+        for name in (*cut, ".downloader/published/00000"):
+            (dest / name).write_bytes(b"")
+        (dest / ".downloader" / "indexed").unlink()
+        said = run_downloader(*argv)
+        assert (said.returncode, "00000_stats.json is not what was published" in said.stderr) == (4, True)
+        found = verify(str(dest), quiet=True)
+        assert (found.exit_code, found.agree) == (1, 1)
+        assert run_downloader(*argv).returncode == 0
+    assert verify(str(dest), quiet=True).exit_code == 0
+    assert len(samples_of(dest / "00000.tar")) == 2
+
+
 def test_shards_of_an_earlier_version_are_verified(run_downloader: Run, tmp_path: Path) -> None:
     """It has kept no records: what the stats say is compared, and what cannot be is told."""
     with Server(default=answer) as server:

@@ -212,7 +212,12 @@ class ShardComparison:
         found = _Shard({}, [], [], [])
         for name, file in by_name.items():
             self._read_file(name, file, stated, found)
+        if by_name and not self._is_known(shard):
+            found.changed.append(stats_name(shard))  # after a power cut, all that says what was published
         return found
+
+    def _is_known(self, shard: int) -> bool:
+        return self._record(shard) is not None or self._files.stats(shard) is not None
 
     def _name(self, shard: int, number: int) -> str:
         return file_name(shard, number, self._store, self._options.compression)

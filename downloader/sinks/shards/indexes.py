@@ -242,8 +242,8 @@ class _Published:
 
     def _tell(self, name: str) -> None:
         self.changed = self.changed or (
-            f"{name} is not what was published, and cannot be written again; move it away with the files "
-            "of its shard, verify, and run the same command again"
+            f"{name} is not what was published, and cannot be written again; verify, and run the same "
+            "command again, which publishes its shard anew"
         )
 
 

@@ -47,6 +47,14 @@ KNOWN = (
         ("tests/integration/test_shards_run.py::test_damaged_shard_is_found_and_its_samples_stored_again",),
     ),
     Mutant(
+        "a shard of which nothing is known is whole",
+        "after a power cut the run ends with 4 for ever, and verify says that all agrees",
+        "ShardComparison._is_known",
+        "self._files.stats(shard) is not None",
+        "True",
+        (f"{VERIFY}test_shard_of_which_nothing_says_what_was_published",),
+    ),
+    Mutant(
         "a damaged shard is published anew as another",
         "the damaged one stays, and readers of all shards get its samples twice, or an error",
         "ShardNumbers.again",
