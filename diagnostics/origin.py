@@ -124,7 +124,8 @@ class _Connection(asyncio.Protocol):
                 self._begin(self._request.target.decode("latin-1"))
 
     def _begin(self, target: str) -> None:
-        run, _, rest = target.strip("/").partition("/")
+        # A client may put a path in front, and parameters behind.
+        run, _, rest = "/".join(target.partition("?")[0].strip("/").split("/")[-3:]).partition("/")
         self._busy = True
         try:
             delay = min(max(float(rest.partition("/")[0] or 0), 0.0), 60.0)

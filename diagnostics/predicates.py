@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from diagnostics.evidence import Case
 from diagnostics.source_places import Spot
-from diagnostics.waits import in_look_up, in_network, in_pool, in_sleep, in_turn, pool_made
+from diagnostics.waits import in_future, in_look_up, in_network, in_pool, in_sleep, in_turn, pool_made
 from downloader.core.redact import redact_url
 
 
@@ -262,6 +262,9 @@ def dns(case: Case) -> Found | None:
     )
 
 
+_EXECUTORS = r"\bmax_workers\s*=|Executor\(|\bFuturesSession\("
+
+
 def own_lock(case: Case) -> Found | None:
     # Stopped permanently, not for a moment on a busy machine.
     stopped = case.judgement.problem and case.judgement.blocked > case.lasted / 2
@@ -279,7 +282,12 @@ def own_lock(case: Case) -> Found | None:
     parked = parked or case.parked_in(in_sleep)
     if parked is None:
         return None
-    spot = case.own_frame(parked["stack"])
+    spot = (
+        case.user_frame(parked["stack"]) or case.own_line(_EXECUTORS)
+        if in_future(parked["stack"])
+        else None
+    )
+    spot = spot or case.own_frame(parked["stack"])
     return Found(
         case.where(spot),
         [

@@ -21,6 +21,7 @@ from . import (
     fetchers,
     frames,
     main_end,
+    pause,
     probe,
     recorder,
     remedies,
@@ -59,6 +60,8 @@ class Agent(object):
         self._scheduled = False  # a greenlet was started to probe
         # The greenlets that existed before the probe. Weak references, since an id may be reused later.
         self._bystanders = []  # type: List[weakref.ref[Any]]
+        self._running = None  # type: Optional[probe.Probe]
+        self._pause = None  # type: Optional[pause.Pause]  # of the program, while it is probed
 
     # reports
 
@@ -114,10 +117,11 @@ class Agent(object):
             self.tell("measured", result=result, seen=self.record.seen(), facts=now, argv=_argv())
 
         try:
-            measured = probe.Probe(how, spec)
+            measured = self._running = probe.Probe(how, spec)
             clocks.compare(sampler._sleep)
             self.tell("measuring")
-            report(measured.run(report, lambda: self.tell("starved")))
+            waits = self._pause.end if self._pause is not None else None
+            report(measured.run(report, lambda: self.tell("starved"), waits))
         except fetchers.Unusable as error:
             self.failed("probe", str(error))
 
@@ -167,7 +171,13 @@ class Agent(object):
     def options(self):
         # type: () -> Dict[str, Any]
         """Return the options of the fetches."""
-        return {"verify": self.spec["verify"], "limit": self.spec["limit"]}
+        spec = self.spec
+        return {
+            "verify": spec["verify"],
+            "limit": spec["limit"],
+            "url": spec["url"],
+            "own": not spec["fixed"],
+        }
 
     # a process of a command
 
@@ -274,11 +284,13 @@ class Agent(object):
         # type: () -> None
         """Delay the application's other connections to the end, so that they do not slow the probe down."""
         current = choice.current()
-        if current is choice.hub() or not any(each() is current for each in self._bystanders):
+        if current is choice.hub():
             return
-        import gevent
-
-        gevent.sleep(self.spec["limit"])
+        if any(each() is current for each in self._bystanders):
+            if self._pause is not None:
+                self._pause.wait(self.spec["limit"])
+        elif self._running is not None:
+            self._running.connects = True
 
     def _on_signal(self, number, frame):
         # type: (int, Optional[FrameType]) -> None
@@ -318,6 +330,8 @@ class Agent(object):
     def _at_exit(self):
         # type: () -> None
         if self._begun:
+            if self._pause is not None:
+                self._pause.let_end()
             return
         value = getattr(sys, "last_value", None)
         text = "%s: %s" % (type(value).__name__, probe._text(value)) if value is not None else ""
@@ -372,7 +386,11 @@ class Agent(object):
         if greenlet is not None:
             greenlets = [each for each in gc.get_objects() if isinstance(each, greenlet)]
             self._bystanders = [weakref.ref(each) for each in greenlets]
-        self.measure(*(found or (None, "")))
+        if choice.hub() is None:
+            self.measure(*(found or (None, "")))
+            return
+        self._pause = pause.Pause()
+        self._pause.during(lambda: self.measure(*(found or (None, ""))), stops=frame is not None)
 
 
 def _in_ssl(error):
