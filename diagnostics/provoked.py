@@ -1,7 +1,7 @@
 """Recognize an error that the probe itself provokes: by its URL, its answer, or how it uses a client. Pure.
 
-A session may allow some hosts only, put a base URL in front of what it is asked for, or check what is in the
-response. What it then raises says nothing about HTTPS.
+A session may allow some hosts only, put a base URL in front of what it is asked for, or check what is in
+the response. What it then raises says nothing about HTTPS.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from . import (
     fetchers,
     frames,
     main_end,
+    native,
     pause,
     probe,
     recorder,
@@ -56,6 +57,8 @@ class Agent(object):
         self._begun = False
         self._connected = False  # has tried HTTPS since gevent is in use
         self._fetch = None  # type: Optional[Tuple[Fetch, str]]  # how it fetched then
+        # How its threads that are no greenlets fetched (None: not those of gevent's pool), and where.
+        self._threads = None  # type: Optional[Tuple[Any, Any]]
         self._asked = 0.0  # time of the controller's first signal
         self._scheduled = False  # a greenlet was started to probe
         # The greenlets that existed before the probe. Weak references, since an id may be reused later.
@@ -233,6 +236,8 @@ class Agent(object):
     def _after_fork(self):
         # type: () -> None
         self._connected, self._fetch, self._asked, self._scheduled = False, None, 0.0, False
+        self._threads = None
+        native.begin()
         self.tell("hello", argv=_argv(), forked=True, gevent="gevent" in sys.modules)
 
     def _is_chosen(self):
@@ -267,7 +272,7 @@ class Agent(object):
         if self._begun:
             self._delay_connection()
             return
-        if not self._is_chosen() or not choice.uses_gevent():
+        if not self._is_chosen() or self._is_of_a_thread(frame) or not choice.uses_gevent():
             return
         if not self._connected:
             self._connected = True
@@ -280,11 +285,28 @@ class Agent(object):
             # Not in a greenlet, or still in the set-up: continue, and remember how the process fetches.
             self._fetch = fetchers.of_connection(frame, self.options()) or self._fetch
 
+    def _is_of_a_thread(self, frame):
+        # type: (FrameType) -> bool
+        """Return whether a thread that is no greenlet connects for the user; remember how it fetches."""
+        user = frames.user(frame) if native.is_here() else None
+        if user is None or "gevent" not in sys.modules:
+            return False
+        pool, found = native.pool_of(frame), None
+        if pool is not None:
+            fetch, name = fetchers.of_connection(frame, self.options()) or fetchers.general(self.options())
+            found = native.through(pool, fetch), "%s in gevent.threadpool.ThreadPool" % name
+            self._connected = True
+        if self._threads is None or found is not None:
+            self._threads = found, user
+        return True
+
     def _delay_connection(self):
         # type: () -> None
         """Delay the application's other connections to the end, so that they do not slow the probe down."""
         current = choice.current()
-        if current is choice.hub():
+        if current is choice.hub() or native.is_here():
+            if self._running is not None:
+                self._running.connects = True
             return
         if any(each() is current for each in self._bystanders):
             if self._pause is not None:
@@ -382,6 +404,11 @@ class Agent(object):
         # type: (Optional[FrameType]) -> None
         options = self.options()
         found = fetchers.of_connection(frame, options) if frame is not None else self._fetch
+        if found is None and self._threads is not None:
+            found, user = self._threads
+            if found is None:
+                self.failed("threads", "", spot=user)
+                return
         greenlet = getattr(sys.modules.get("greenlet"), "greenlet", None)
         if greenlet is not None:
             greenlets = [each for each in gc.get_objects() if isinstance(each, greenlet)]

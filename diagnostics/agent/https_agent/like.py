@@ -21,15 +21,18 @@ _OF_THE_PROXY = ("_proxy", "_proxy_headers", "_proxy_config", "_socks_options")
 
 
 class Seen(object):
-    """The clients in the stack of a connection, outermost of each kind; ``url``: the one that is sent to.
+    """The clients in the stack of a connection, the outermost of each kind.
 
-    ``asked``: the URL or path that the application gave to its session; ``plain``: it called ``requests.get``
-    or one of its siblings, which makes a session for each request.
+    ``url``: the one that is sent to; ``asked``: the URL or path that the application gave to its session;
+    ``plain``: it called ``requests.get`` or the like, which makes a session for each request.
     """
 
     def __init__(self, frame):
         # type: (Optional[FrameType]) -> None
-        self.session = self.adapter = self.manager = self.pool = None  # type: Any
+        self.session = None  # type: Any
+        self.adapter = None  # type: Any
+        self.manager = None  # type: Any
+        self.pool = None  # type: Any
         self.url = self.asked = ""
         self.plain = False
         while frame is not None:
@@ -37,7 +40,7 @@ class Seen(object):
             frame = frame.f_back
 
     def _look_at(self, frame):
-        # type: (FrameType) -> None
+        # type: (Any) -> None
         self.plain = self.plain or frame.f_globals.get("__name__") == "requests.api"
         if not frame.f_code.co_argcount:
             return
@@ -99,9 +102,9 @@ def session(seen, options):
 
 def _base_of(seen, base):
     # type: (Seen, str) -> Tuple[Dict[str, Any], str]
-    """Return what to change in a session that puts a URL in front of what it is asked for, and what it puts.
+    """Return what to change in a session that has a base URL, and what it puts in front of a path.
 
-    An empty prefix where it puts none.
+    Nothing and "" where it has none.
     """
     if seen.asked and "://" not in seen.asked:
         for name, value in list(vars(seen.session).items()):
@@ -122,7 +125,7 @@ def _adapter(own):
 
 def _manager(own, changed):
     # type: (Any, Dict[str, Any]) -> Any
-    pools = getattr(own, "pools", None)
+    pools = getattr(own, "pools", None)  # type: Any
     if hasattr(pools, "_maxsize"):
         changed["pools"] = type(pools)(pools._maxsize, getattr(pools, "dispose_func", None))
     return _like(own, changed)
@@ -197,11 +200,11 @@ def _like(own, changed):
     # type: (Any, Dict[str, Any]) -> Any
     """Return an object that is ``own`` but for the attributes ``changed``.
 
-    It shares everything else as it changes, a token for example. Where the type permits no subclass, it is a
-    copy, and ``own`` itself where there cannot be one. ``copy.copy`` asks ``__getstate__``, which leaves out
-    what a subclass of requests' has added.
+    It shares everything else as it changes, a token for example. Where the type permits no subclass, it is
+    a copy, and ``own`` itself where there cannot be one. ``copy.copy`` asks ``__getstate__``, which leaves
+    out what a subclass of requests' has added.
     """
-    kind = type(own)
+    kind = type(own)  # type: Any
     try:
         made = object.__new__(
             type(kind)(kind.__name__, (kind,), dict((name, _Own(value)) for name, value in changed.items()))

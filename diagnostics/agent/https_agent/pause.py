@@ -1,8 +1,8 @@
 """Stop the program's connections while it is probed, and let them go on where the probe waits for them.
 
-The greenlet at whose connection the probe starts may hold a lock, a slot of a semaphore or of a pool, or the
-only worker of an executor, that the requests of the probe need. Nobody can tell from outside; it shows in
-that the first request comes to no connection. Then the program goes on, and the probe has its turn.
+The greenlet at whose connection the probe starts may hold a lock, a slot of a semaphore or of a pool, or
+the only worker of an executor, that the requests of the probe need. It shows in that the first request
+comes to no connection. Then the program goes on, and the probe has its turn.
 """
 
 import sys
