@@ -91,7 +91,7 @@ def ssl_left_out(case: Case) -> Found | None:
 
 
 def not_patched(case: Case) -> Found | None:
-    if not case.nothing_patched or not _serialized(case):
+    if not case.nothing_patched or not _serialized(case) or case.in_threads:
         return None
     held = [case.held_line(case.blocked)] if case.blocked else []
     app = case.question.target.app
@@ -262,7 +262,7 @@ def dns(case: Case) -> Found | None:
     )
 
 
-_EXECUTORS = r"\bmax_workers\s*=|Executor\(|\bFuturesSession\("
+_EXECUTORS = r"\bmax_workers\s*=|\b(\w*Executor|FuturesSession|ThreadPool)\("
 
 
 def own_lock(case: Case) -> Found | None:
@@ -282,11 +282,9 @@ def own_lock(case: Case) -> Found | None:
     parked = parked or case.parked_in(in_sleep)
     if parked is None:
         return None
-    spot = (
-        case.user_frame(parked["stack"]) or case.own_line(_EXECUTORS)
-        if in_future(parked["stack"])
-        else None
-    )
+    spot = case.user_frame(parked["stack"])
+    if spot is None and (case.in_threads or in_future(parked["stack"])):
+        spot = case.own_line(_EXECUTORS)
     spot = spot or case.own_frame(parked["stack"])
     return Found(
         case.where(spot),
