@@ -99,6 +99,9 @@ def diagnose(
     if seen.start is not None:
         why = redact(seen.start.why)
         notes = [f"{seen.start.shown} was started again by itself, with the diagnostics, since {why}"]
+    if unlike := seen.result.get("unlike"):
+        name, at = seen.result.get("name"), case.where(unlike)
+        notes.append(f"measured was {name}: the client at {at} is none that can be copied; name --app")
     held = [_shown(case, each) for each in case.held[:5]]
     return Diagnosis(
         verdict=judgement.verdict,

@@ -1,5 +1,6 @@
 """The greenlet that connects first holds what all requests need: a lock, or the worker of an executor."""
 
+import contextlib
 import sys
 
 from gevent import monkey
@@ -54,11 +55,9 @@ def main():
     session = kinds[sys.argv[1]]() if sys.argv[1] in kinds else InThreads(int(sys.argv[1]))
 
     def fetch(number):
-        try:
+        with contextlib.suppress(requests.ConnectionError):
             response = session.get(HOST + "/%d" % number)
             getattr(response, "result", lambda: None)()
-        except requests.ConnectionError as error:
-            print(error)
 
     gevent.joinall([gevent.spawn(fetch, number) for number in range(10)])
 

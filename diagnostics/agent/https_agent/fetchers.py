@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-from . import like, others
+from . import frames, https_inspection, like, others
 from .recorder import record
 
 TYPE_CHECKING = False
@@ -282,6 +282,32 @@ def of_connection(frame, options):
         if others.knows(own):
             other = own
         frame = frame.f_back
+    return _of(seen, other, options)
+
+
+def of_modules(options):
+    # type: (Dict[str, Any]) -> Optional[Tuple[Fetch, str]]
+    """Return the same for the client that is a global variable of the user's modules, if there is one."""
+    modules = []
+    for name in list(sys.modules):
+        path = https_inspection.file_of(name)
+        if path and frames.kind_of_file(path) == "user":
+            modules.append(https_inspection.contents(name))
+    seen = like.idle(modules)
+    return _of(seen, None, options) if seen is not None else None
+
+
+def _of(seen, other, options):
+    # type: (like.Seen, Any, Dict[str, Any]) -> Optional[Tuple[Fetch, str]]
+    """Return a fetch with the client, and its name; None where there is none, or it cannot be copied."""
+    try:
+        return _with(seen, other, options)
+    except Exception:  # whatever code of the application raises; its own request must not fail of it
+        return None
+
+
+def _with(seen, other, options):
+    # type: (like.Seen, Any, Dict[str, Any]) -> Optional[Tuple[Fetch, str]]
     if seen.session is not None and seen.plain:
         return _as_requests(sys.modules["requests"], options), "requests.get"
     if seen.session is not None:
@@ -293,4 +319,6 @@ def of_connection(frame, options):
     if seen.pool is not None:
         pool, shown = like.pool(seen.pool, options)
         return _as_pool(pool, options, shown), type(seen.pool).__module__ + ".HTTPSConnectionPool"
+    if other is None and seen.opener is not None:
+        return others.as_opener(seen.opener, options), "urllib"
     return others.like(other, options) if other is not None else None

@@ -59,6 +59,7 @@ class Agent(object):
         self._fetch = None  # type: Optional[Tuple[Fetch, str]]  # how it fetched then
         # How its threads that are no greenlets fetched (None: not those of gevent's pool), and where.
         self._threads = None  # type: Optional[Tuple[Any, Any]]
+        self._unlike = None  # type: Any  # where a client fetches that is not the one that is measured
         self._asked = 0.0  # time of the controller's first signal
         self._scheduled = False  # a greenlet was started to probe
         # The greenlets that existed before the probe. Weak references, since an id may be reused later.
@@ -114,6 +115,7 @@ class Agent(object):
         def report(result):
             # type: (Dict[str, Any]) -> None
             result["foreign"] = foreign
+            result["unlike"] = self._unlike
             result["applied"] = sorted(set(remedies.applied))
             # Include what the first fetch changed in the process: it may have patched.
             now = facts.refreshed(before)
@@ -409,6 +411,10 @@ class Agent(object):
             if found is None:
                 self.failed("threads", "", spot=user)
                 return
+        if found is None and frame is None and not self._connected:
+            found = fetchers.of_modules(options)
+        if found is None and frame is not None:
+            self._unlike = frames.user(frame) or frames.caller(frame)
         greenlet = getattr(sys.modules.get("greenlet"), "greenlet", None)
         if greenlet is not None:
             greenlets = [each for each in gc.get_objects() if isinstance(each, greenlet)]

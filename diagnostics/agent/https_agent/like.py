@@ -33,6 +33,7 @@ class Seen(object):
         self.adapter = None  # type: Any
         self.manager = None  # type: Any
         self.pool = None  # type: Any
+        self.opener = None  # type: Any
         self.url = self.asked = ""
         self.plain = False
         while frame is not None:
@@ -65,6 +66,43 @@ class Seen(object):
             self.manager = own
         elif "HTTPSConnectionPool" in names and hasattr(own, "conn_kw"):
             self.pool = own
+        elif "OpenerDirector" in names:
+            self.opener = own
+
+
+_KINDS = (
+    ("Session", "adapters"),
+    ("PoolManager", "connection_pool_kw"),
+    ("HTTPSConnectionPool", "conn_kw"),
+)
+
+
+def idle(modules):
+    # type: (List[Dict[str, Any]]) -> Optional[Seen]
+    """Return the client of a program that has fetched nothing yet; None where it has not one alone.
+
+    It is a global variable of ``modules``, which are dictionaries. What else is in them may be anything: only
+    its type is looked at.
+    """
+    found = {}  # type: Dict[int, Tuple[str, Any]]
+    for module in modules:
+        for value in list(module.values()):
+            names = [cls.__name__ for cls in type(value).__mro__]
+            for name, attribute in _KINDS:
+                if name in names and attribute in getattr(value, "__dict__", ()):
+                    found[id(value)] = name, value
+    if len(found) != 1:
+        return None
+    seen, [(name, own)] = Seen(None), list(found.values())
+    if name == "Session":
+        seen.session = own
+        prefixes = [each for each in own.adapters if each.startswith("https://") and each != "https://"]
+        seen.url = max(prefixes or [""], key=len)
+    elif name == "PoolManager":
+        seen.manager = own
+    else:
+        seen.pool = own
+    return seen
 
 
 def _asked(frame, url):
