@@ -81,8 +81,8 @@ def idle(modules):
     # type: (List[Dict[str, Any]]) -> Optional[Seen]
     """Return the client of a program that has fetched nothing yet; None where it has not one alone.
 
-    It is a global variable of ``modules``, which are dictionaries. What else is in them may be anything: only
-    its type is looked at.
+    It is a global variable of ``modules``, which are dictionaries. What else is in them may be anything:
+    only its type is looked at.
     """
     found = {}  # type: Dict[int, Tuple[str, Any]]
     for module in modules:
