@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -30,7 +29,7 @@ URL = "https://localhost:1/run/0.2/3"
 class Reached(Exception):
     """Raised where a connection would be made; has the frame."""
 
-    def __init__(self, frame: FrameType) -> None:
+    def __init__(self, frame: Any) -> None:
         super().__init__()
         self.frame = frame
 
@@ -64,7 +63,7 @@ def test_adapter_of_the_host_serves_the_probe_and_the_session_stays_as_it_is() -
     mounted, before = session.get_adapter(HOST), list(session.adapters)
     get, shown = like.session(seen, OPTIONS)
     assert seen.session is session
-    assert isinstance(get.__self__.get_adapter(URL), Ends)  # type: ignore[attr-defined]
+    assert isinstance(get().__self__.get_adapter(URL), Ends)
     assert shown(URL) == URL
     assert list(session.adapters) == before
     assert isinstance(mounted, HTTPAdapter)
@@ -79,7 +78,7 @@ def test_base_url_is_that_of_the_probe(base: str, path: str, expected: str) -> N
     session = WithBase()
     session.base = base
     get, shown = like.session(reached(session, path), OPTIONS)
-    made = get.__self__  # type: ignore[attr-defined]
+    made = get().__self__
     assert shown(URL) == expected
     assert (made.base + shown(URL)) == URL
     assert session.base == base
@@ -97,6 +96,29 @@ def test_session_in_which_another_one_logs_in_is_the_client() -> None:
     session = requests.Session()
     session.auth = auth
     assert reached(session, f"{HOST}/x").session is session
+
+
+def test_session_for_each_request_is_known_to_its_stack_alone() -> None:
+    kept: list[Any] = []
+
+    class Looks(HTTPAdapter):
+        def send(self, *args: Any, **kwargs: Any) -> Any:
+            seen = like.Seen(sys._getframe())
+            seen.look_who_else_knows(sys._getframe())
+            raise Reached(seen.alone)
+
+    def fetch(keep: Any = lambda session: None) -> Any:
+        with requests.Session() as session:
+            session.mount(HOST, Looks())
+            keep(session)
+            with pytest.raises(Reached) as caught:
+                session.get(f"{HOST}/x")
+            return caught.value.frame
+
+    assert fetch() is True
+    assert fetch(kept.append) is False
+    assert fetch(lambda session: kept.append(session.get)) is False
+    assert fetch(lambda session: kept.append(lambda: session)) is False
 
 
 def test_pool_is_like_that_of_the_host() -> None:

@@ -54,22 +54,22 @@ def _needed(name):
 
 def _as_requests(requests, options, get=None, shown=None):
     # type: (Any, Dict[str, Any], Any, Optional[Callable[[str], str]]) -> Fetch
-    """Return a fetch that calls ``get`` with what ``shown`` makes of the URL."""
-    get = get or requests.get
+    """Return a fetch that calls what ``get`` gives, with what ``shown`` makes of the URL."""
     verify = options["verify"]
 
     def fetch(url):
         # type: (str) -> None
         keywords = {} if verify is None else {"verify": verify}
         asked = shown(url) if shown is not None else url
+        call = get() if get is not None else requests.get
         try:
-            response = get(asked, timeout=options["limit"], **keywords)
+            response = call(asked, timeout=options["limit"], **keywords)
         except TypeError:
             trace = sys.exc_info()[2]
             if trace is None or trace.tb_next is not None:
                 raise
             del trace
-            response = get(asked)  # a method of the application's that takes less
+            response = call(asked)  # a method of the application's that takes less
         # A session may also return what is in the response.
         status = getattr(like.settled(response, options["limit"]), "status_code", 0)
         if isinstance(status, int) and status >= 400:
@@ -277,6 +277,8 @@ def of_connection(frame, options):
     stack.
     """
     seen, other = like.Seen(frame), None  # type: Any, Any
+    if options.get("look"):
+        seen.look_who_else_knows(frame)
     while frame is not None:
         own = frame.f_locals.get("self")
         if others.knows(own):

@@ -405,6 +405,7 @@ class Agent(object):
     def _probe(self, frame):
         # type: (Optional[FrameType]) -> None
         options = self.options()
+        options["look"] = True
         found = fetchers.of_connection(frame, options) if frame is not None else self._fetch
         if found is None and self._threads is not None:
             found, user = self._threads

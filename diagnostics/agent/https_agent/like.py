@@ -5,15 +5,17 @@ host, by a base URL. What serves that host serves the probe's URL in the copy. T
 hooks and contexts of the originals, and leave the originals and their connections as they are.
 """
 
+import gc
 import re
+from types import FrameType, MethodType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import FrameType
     from typing import Any, Callable, Dict, List, Optional, Tuple
 
     Fetch = Callable[[str], Any]
 
+_OPTIMIZED = 1  # a flag of code whose locals are its own: of a function
 _METHODS = ("GET", "POST", "PUT", "HEAD", "PATCH", "DELETE", "OPTIONS")
 # What is true of the application's server alone, or leads to a proxy, as parameters of urllib3's pools.
 _OF_THE_SERVER = ("assert_hostname", "assert_fingerprint", "server_hostname")
@@ -24,7 +26,8 @@ class Seen(object):
     """The clients in the stack of a connection, the outermost of each kind.
 
     ``url``: the one that is sent to; ``asked``: the URL or path that the application gave to its session;
-    ``plain``: it called ``requests.get`` or the like, which makes a session for each request.
+    ``plain``: it called ``requests.get`` or the like, which makes a session for each request; ``alone``:
+    the session is known to this stack alone, so the application makes one for each request, too.
     """
 
     def __init__(self, frame):
@@ -35,10 +38,26 @@ class Seen(object):
         self.pool = None  # type: Any
         self.opener = None  # type: Any
         self.url = self.asked = ""
-        self.plain = False
+        self.plain = self.alone = False
         while frame is not None:
             self._look_at(frame)
             frame = frame.f_back
+
+    def look_who_else_knows(self, frame):
+        # type: (Optional[FrameType]) -> None
+        """Set ``alone`` for the stack of ``frame``. This goes through all objects of the process."""
+        if self.session is None or self.plain:
+            return
+        mine = {id(vars(self))}
+        while frame is not None:
+            if frame.f_code.co_flags & _OPTIMIZED:  # elsewhere the locals are those of a module or a class
+                mine.add(id(frame.f_locals))
+            frame = frame.f_back
+        found = gc.get_referrers(self.session)
+        for each in found:  # not in a generator, which would know each as well
+            if each is not self and id(each) not in mine and not _is_of_a_call(each, found):
+                return
+        self.alone = True
 
     def _look_at(self, frame):
         # type: (Any) -> None
@@ -105,6 +124,14 @@ def idle(modules):
     return seen
 
 
+def _is_of_a_call(each, found):
+    # type: (Any, List[Any]) -> bool
+    """Return whether ``each`` of what is ``found`` is a frame, or a method that only frames know."""
+    if type(each) is MethodType:
+        return all(type(other) is FrameType or other is found for other in gc.get_referrers(each))
+    return type(each) is FrameType
+
+
 def _asked(frame, url):
     # type: (FrameType, str) -> str
     """Return the argument in ``frame`` that ends what was sent to ``url``; "" if there is none."""
@@ -122,20 +149,26 @@ def _asked(frame, url):
 
 
 def session(seen, options):
-    # type: (Seen, Dict[str, Any]) -> Tuple[Callable[..., Any], Callable[[str], str]]
-    """Return the ``get`` of a session like the application's, and what makes of a URL what it is asked for.
+    # type: (Seen, Dict[str, Any]) -> Tuple[Callable[[], Any], Callable[[str], str]]
+    """Return what gives the ``get`` of a session like the application's, and what makes a URL its argument.
 
     The adapter that serves the application's URL is mounted for the probe's.
     """
     own, base = seen.session, _base(options["url"])
     changed, prefix = _base_of(seen, base)
-    changed["adapters"] = type(own.adapters)(own.adapters)
-    if options["own"]:
-        changed["proxies"] = {}  # as for clients that take their proxies from the environment
-    made = _like(own, changed)
-    if seen.adapter is not None or seen.url:
-        made.mount(base + "/", _adapter(seen.adapter or own.get_adapter(seen.url)))
-    return made.get, lambda url: url[len(prefix) :] if prefix and url.startswith(prefix) else url
+
+    def make():
+        # type: () -> Any
+        adapters = type(own.adapters)(own.adapters)
+        more = {"proxies": {}} if options["own"] else {}  # type: Dict[str, Any]
+        made = _like(own, dict(changed, adapters=adapters, **more))
+        if seen.adapter is not None or seen.url:
+            made.mount(base + "/", _adapter(seen.adapter or own.get_adapter(seen.url), seen.alone))
+        return made
+
+    made = make()
+    get = lambda: (make() if seen.alone else made).get  # noqa: E731
+    return get, lambda url: url[len(prefix) :] if prefix and url.startswith(prefix) else url
 
 
 def _base_of(seen, base):
@@ -152,13 +185,19 @@ def _base_of(seen, base):
     return {}, ""
 
 
-def _adapter(own):
-    # type: (Any) -> Any
-    """Return an adapter with pools of its own: the first to another host may close the application's."""
+def _adapter(own, new):
+    # type: (Any, bool) -> Any
+    """Return an adapter with pools of its own: the first to another host may close the application's.
+
+    ``new``: it makes its context, too, where it knows how.
+    """
     manager = getattr(own, "poolmanager", None)
-    return (
-        own if manager is None else _like(own, {"poolmanager": _manager(manager, {}), "proxy_manager": {}})
-    )
+    if manager is None:
+        return own
+    made = _like(own, {"poolmanager": _manager(manager, {}), "proxy_manager": {}})
+    if new and made is not own and hasattr(own, "_pool_maxsize"):
+        made.init_poolmanager(own._pool_connections, own._pool_maxsize, block=own._pool_block)
+    return made
 
 
 def _manager(own, changed):

@@ -27,6 +27,7 @@ HANG = {
 COVERED = {
     "": {  # client_of_one_host/adapter, holds_what_the_probe_needs/login, session_of_another_shape/answer
         "client_of_one_host/allowed",
+        "client_of_one_host/for each request",
         "holds_what_the_probe_needs/ten workers",
         "session_of_another_shape/base",
         "session_of_another_shape/parsed",
