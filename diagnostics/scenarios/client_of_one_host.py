@@ -48,7 +48,7 @@ def with_adapter(adapter):
 
 
 def get_with_its_own(url):
-    return with_adapter(HTTPAdapter(pool_maxsize=1, pool_block=True))(url)
+    return with_adapter(HTTPAdapter(1, 1, 0, True))(url)  # a pool of one, for each request
 
 
 def main():
