@@ -71,7 +71,7 @@ def _as_requests(requests, options, get=None, shown=None):
             del trace
             response = call(asked)  # a method of the application's that takes less
         # A session may also return what is in the response.
-        status = getattr(like.settled(response, options["limit"]), "status_code", 0)
+        status = getattr(like.settled(response, options), "status_code", 0)
         if isinstance(status, int) and status >= 400:
             raise others.BadRequest("HTTP status %d" % status)
 

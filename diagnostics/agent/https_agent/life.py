@@ -405,7 +405,7 @@ class Agent(object):
     def _probe(self, frame):
         # type: (Optional[FrameType]) -> None
         options = self.options()
-        options["look"] = True
+        options.update(look=True, waits=self._go_on)
         found = fetchers.of_connection(frame, options) if frame is not None else self._fetch
         if found is None and self._threads is not None:
             found, user = self._threads
@@ -425,6 +425,11 @@ class Agent(object):
             return
         self._pause = pause.Pause()
         self._pause.during(lambda: self.measure(*(found or (None, ""))), stops=frame is not None)
+
+    def _go_on(self):
+        # type: () -> None
+        if self._pause is not None:
+            self._pause.end()
 
 
 def _in_ssl(error):

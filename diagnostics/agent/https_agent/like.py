@@ -298,12 +298,12 @@ def _like(own, changed):
         return own
 
 
-def settled(response, limit):
-    # type: (Any, float) -> Any
+def settled(response, options):
+    # type: (Any, Dict[str, Any]) -> Any
     """Return ``response``, or the result of it if it is a future."""
-    for name in ("result", "get"):
-        wait = getattr(response, name, None)
-        # AsyncResult and Greenlet of gevent have `get`, and so have responses that are dictionaries.
-        if callable(wait) and (hasattr(response, "add_done_callback") or hasattr(response, "rawlink")):
-            return wait(timeout=limit)
-    return response
+    if not (hasattr(response, "add_done_callback") or hasattr(response, "rawlink")):
+        return response
+    if options.get("waits"):
+        options["waits"]()  # the greenlet that is stopped may be one of the workers
+    wait = getattr(response, "result", None) or response.get
+    return wait(timeout=options["limit"])
