@@ -321,6 +321,7 @@ def _with(seen, other, options):
     if seen.pool is not None:
         pool, shown = like.pool(seen.pool, options)
         return _as_pool(pool, options, shown), type(seen.pool).__module__ + ".HTTPSConnectionPool"
-    if other is None and seen.opener is not None:
+    # The opener of a program that has requests or urllib3 is hardly its client: a check of health, say.
+    if other is None and seen.opener is not None and not any(name in sys.modules for name in _KNOWN):
         return others.as_opener(seen.opener, options), "urllib"
     return others.like(other, options) if other is not None else None
