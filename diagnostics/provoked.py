@@ -12,6 +12,7 @@ from diagnostics.evidence import Case
 
 __all__ = ["no_verdict"]
 
+_ADVICE = "Name a URL that it accepts (--url URL), or a fetch (--app MODULE:CALLABLE)"
 # Of requests and urllib3: the URL, the proxy or the content of the response is refused.
 _REFUSED = {
     "ContentDecodingError",
@@ -49,22 +50,21 @@ _MACHINERY = re.compile(
 
 def no_verdict(case: Case, cause: str) -> str:
     """Return why nothing is known of HTTPS though the fetch failed for ``cause``; "" where it is known."""
-    if case.judgement.verdict != "error" or case.question.target.style:
+    # A fetch that the user names is meant for the URL of the probe.
+    if case.judgement.verdict != "error" or not case.question.target.command:
         return ""
     if case.observation.result.get("waited") and not case.errors:
         return _waited(case)
     if case.question.url or case.observation.result.get("foreign"):
         return ""
-    if cause == "no-request" and case.question.target.command:
-        return f"its client sent no request to the URL of the probe. {_advice(case)}"
+    if cause == "no-request":
+        return f"its client sent no request to the URL of the probe. {_ADVICE}"
     if cause != "unexplained" or not case.errors or not all(map(_is_provoked, case.errors)):
         return ""
     first = case.errors[0]
     spot = case.user_frame(first["stack"]) or case.own_frame(first["stack"])
     at = f" ({case.where(spot)})" if spot else ""
-    return (
-        f"the fetch of the probe failed with {case.judgement.error}{at}, and HTTPS did not. {_advice(case)}"
-    )
+    return f"the fetch of the probe failed with {case.judgement.error}{at}, and HTTPS did not. {_ADVICE}"
 
 
 def _waited(case: Case) -> str:
@@ -72,14 +72,8 @@ def _waited(case: Case) -> str:
     at = f" at {case.where(spot)}" if spot else ""
     return (
         f"the first request of the probe waited{at} for what the program holds, until it was given up; "
-        f"the program was not stopped meanwhile. {_advice(case)}"
+        f"the program was not stopped meanwhile. {_ADVICE}"
     )
-
-
-def _advice(case: Case) -> str:
-    if case.question.target.app:
-        return "Fetch from a server that the application accepts: --url URL"
-    return "Name a URL that it accepts (--url URL), or a fetch (--app MODULE:CALLABLE)"
 
 
 def _is_provoked(error: dict[str, object]) -> bool:

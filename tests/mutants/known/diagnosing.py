@@ -106,7 +106,7 @@ KNOWN = (
     Mutant(
         "the adapter of the application's host is not measured",
         "a program whose adapter lets one request through at a time is called concurrent",
-        "session",
+        "session.make",
         "seen.adapter is not None or seen.url",
         "False",
         (
