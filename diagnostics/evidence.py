@@ -124,6 +124,11 @@ class Case:
         return not any(self.patched.get(name) for name in ("socket", "ssl", "select", "time"))
 
     @property
+    def in_threads(self) -> bool:
+        """Return True if the requests ran in the threads of a pool of gevent's."""
+        return "gevent.threadpool" in (self.observation.result.get("name") or "")
+
+    @property
     def patching(self) -> dict[str, Any] | None:
         """Return the first call that patches the sockets, ssl or everything; else the first patching
         call."""

@@ -17,6 +17,7 @@ from diagnostics.launch import host_of, observe
 from diagnostics.model import Diagnosis, Observation, Question, Remedy, Start
 from diagnostics.origin import Origin
 from diagnostics.output_errors import error_in
+from diagnostics.provoked import no_verdict
 from diagnostics.remedy import is_known, measure_again
 from diagnostics.startup import with_startup
 from diagnostics.timeline import timeline_of
@@ -79,10 +80,15 @@ def diagnose(
     again: Callable[[dict[str, Any]], Observation] | None = None,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Diagnosis:
-    """Return the diagnosis that follows from ``seen``; ``again`` observes the same set-up with a remedy."""
+    """Return the diagnosis that follows from ``seen``; ``again`` observes the same set-up with a remedy.
+
+    Raises ProbeError where what was observed says nothing about HTTPS.
+    """
     judgement = judge(question, seen)
     case = Case(question, seen, judgement)
     explained = explain(case)
+    if why := no_verdict(case, explained[0][0].code if explained else ""):
+        raise ProbeError(f"{question.target.shown}: {why}")
     worked: list[Remedy] = []
     failed: list[Remedy] = []
     if again is not None and explained:
@@ -96,6 +102,9 @@ def diagnose(
     notes += [
         f"part of the recording is missing, please report: {each}" for each in seen.seen.get("faults", ())
     ]
+    if unlike := seen.result.get("unlike"):
+        name, at = seen.result.get("name"), case.where(unlike)
+        notes.append(f"measured was {name}: the client at {at} is none that can be copied; name --app")
     held = [_shown(case, each) for each in case.held[:5]]
     return Diagnosis(
         verdict=judgement.verdict,

@@ -473,6 +473,12 @@ class _Watch:
             if report.get("missing"):
                 return UsageError(f"{text}: looked for {module} from {os.getcwd()}")
             return ProbeError(f"importing {target.app or target.shown} failed: {text}{_place(report)}")
+        if report["stage"] == "threads":
+            at = where(report["spot"], report["facts"])
+            return ProbeError(
+                f"{target.shown}: its requests ({at}) run in threads of the operating system, and none in a"
+                " greenlet: no verdict. Name a fetch that greenlets call: --app MODULE:CALLABLE"
+            )
         if report["stage"] == "target":
             return UsageError(f"--app {target.app}: {text}")
         return ProbeError(text)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Origin", "main"]
 
+_REQUEST = re.compile(r"/([0-9a-f]{8}-[0-9]+/[^?]*)")  # begins with the `{run}` of the agent
 _MAX_RUNS = 1000
 _MAX_SPANS = 200  # of a run, that are recorded
 
@@ -124,7 +125,9 @@ class _Connection(asyncio.Protocol):
                 self._begin(self._request.target.decode("latin-1"))
 
     def _begin(self, target: str) -> None:
-        run, _, rest = target.strip("/").partition("/")
+        # A client may put a path in front, and something behind.
+        found = _REQUEST.search(target)
+        run, _, rest = (found.group(1) if found else target.strip("/")).partition("/")
         self._busy = True
         try:
             delay = min(max(float(rest.partition("/")[0] or 0), 0.0), 60.0)

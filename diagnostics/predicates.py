@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from diagnostics.evidence import Case
 from diagnostics.source_places import Spot
-from diagnostics.waits import in_look_up, in_network, in_pool, in_sleep, in_turn, pool_made
+from diagnostics.waits import in_future, in_look_up, in_network, in_pool, in_sleep, in_turn, pool_made
 from downloader.core.redact import redact_url
 
 
@@ -91,7 +91,7 @@ def ssl_left_out(case: Case) -> Found | None:
 
 
 def not_patched(case: Case) -> Found | None:
-    if not case.nothing_patched or not _serialized(case):
+    if not case.nothing_patched or not _serialized(case) or case.in_threads:
         return None
     held = [case.held_line(case.blocked)] if case.blocked else []
     app = case.question.target.app
@@ -262,6 +262,9 @@ def dns(case: Case) -> Found | None:
     )
 
 
+_EXECUTORS = r"\bmax_workers\s*=|\b(\w*Executor|FuturesSession|ThreadPool)\("
+
+
 def own_lock(case: Case) -> Found | None:
     # Stopped permanently, not for a moment on a busy machine.
     stopped = case.judgement.problem and case.judgement.blocked > case.lasted / 2
@@ -279,7 +282,10 @@ def own_lock(case: Case) -> Found | None:
     parked = parked or case.parked_in(in_sleep)
     if parked is None:
         return None
-    spot = case.own_frame(parked["stack"])
+    spot = case.user_frame(parked["stack"])
+    if spot is None and (case.in_threads or in_future(parked["stack"])):
+        spot = case.own_line(_EXECUTORS)
+    spot = spot or case.own_frame(parked["stack"])
     return Found(
         case.where(spot),
         [

@@ -170,9 +170,10 @@ def _measured(question: Question, seen: Observation) -> Judgement:
     if question.url and slope >= least_slope(many) and not seen.paced:
         return give("serialized")
     share = many / max(1, sum(each["requests"] for each in rounds))
+    slowest = max(pairs, key=lambda each: each.wall, default=None)
     if max(blocked, busy) * share > _HELD * delay and not question.url:
-        # The waiting may overlap, but the time is spent in what holds the hub.
-        return give("serialized")
+        # The waiting may overlap, but the time is spent in what holds the hub, in some of the pairs.
+        return _of_pair(give("serialized"), slowest)
     if question.url and blocked * share > wall / 2:
         return give("serialized")
     if failed:
@@ -182,6 +183,13 @@ def _measured(question: Question, seen: Observation) -> Judgement:
         if _in_turn(question, seen, pairs):
             return give("serialized")
     return give("concurrent", limit)
+
+
+def _of_pair(found: Judgement, pair: _Pair | None) -> Judgement:
+    """Return ``found`` with the time of ``pair``."""
+    if pair is None or not pair.wall:
+        return found
+    return replace(found, wall=pair.wall, concurrency=found.concurrency * found.wall / pair.wall)
 
 
 def _is_warm_up(each: dict[str, Any], question: Question) -> bool:

@@ -14,6 +14,7 @@ from diagnostics.source_places import Spot
 
 __all__ = [
     "asleep",
+    "in_future",
     "in_look_up",
     "in_network",
     "in_pool",
@@ -78,6 +79,13 @@ def pool_made(stack: Sequence[Spot]) -> str:
 def in_sleep(stack: Sequence[Spot]) -> bool:
     """Return whether it sleeps in gevent, by ``gevent.sleep`` or a patched ``time.sleep``."""
     return any(spot[2] == "sleep" and _GEVENT.search(_file(spot)) for spot in stack[:4])
+
+
+def in_future(stack: Sequence[Spot]) -> bool:
+    """Return whether it waits for what an executor runs."""
+    return any(
+        spot[2] == "result" and _file(spot).endswith("concurrent/futures/_base.py") for spot in stack
+    )
 
 
 def in_look_up(stack: Sequence[Spot]) -> bool:

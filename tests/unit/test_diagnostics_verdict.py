@@ -300,3 +300,11 @@ def test_requests_that_failed_or_were_not_sent_contradict_no_clock():
     rounds = (once(1, 0, 0.0), once(10, 0.0, 0.0))
     assert judge(ASK, seen(*rounds, failed, served=served(10, 0.2))).verdict == "error"
     assert judge(ASK, seen(*rounds, once(10, 0.2, 0.0), served={})).verdict == "error"
+
+
+def test_what_held_the_hub_is_told_with_the_time_of_its_round():
+    held = [{"stack": [("/proj/app.py", 6, "look_up")], "seconds": 2.6, "cpu": 0.0, "ready": 0.0}]
+    quick = (once(10, 0.0, 0.02), once(10, 0.2, 0.22))
+    found = judge(ASK, seen(once(1, 0, 0.3), once(10, 0.0, 2.5), once(10, 0.2, 2.8), *quick, held=held))
+    assert (found.verdict, found.wall) == ("serialized", 2.8)
+    assert found.concurrency < 1

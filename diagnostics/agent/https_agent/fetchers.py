@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-from . import others
+from . import frames, https_inspection, like, others
 from .recorder import record
 
 TYPE_CHECKING = False
@@ -52,17 +52,28 @@ def _needed(name):
         raise Unusable("%s cannot be imported in %s: %s" % (name, sys.executable, error))
 
 
-def _as_requests(requests, options, get=None):
-    # type: (Any, Dict[str, Any], Any) -> Fetch
-    get = get or requests.get
+def _as_requests(requests, options, get=None, shown=None):
+    # type: (Any, Dict[str, Any], Any, Optional[Callable[[str], str]]) -> Fetch
+    """Return a fetch that calls what ``get`` gives, with what ``shown`` makes of the URL."""
     verify = options["verify"]
 
     def fetch(url):
         # type: (str) -> None
         keywords = {} if verify is None else {"verify": verify}
-        response = get(url, timeout=options["limit"], **keywords)
-        if response.status_code >= 400:
-            raise others.BadRequest("HTTP status %d" % response.status_code)
+        asked = shown(url) if shown is not None else url
+        call = get() if get is not None else requests.get
+        try:
+            response = call(asked, timeout=options["limit"], **keywords)
+        except TypeError:
+            trace = sys.exc_info()[2]
+            if trace is None or trace.tb_next is not None:
+                raise
+            del trace
+            response = call(asked)  # a method of the application's that takes less
+        # A session may also return what is in the response.
+        status = getattr(like.settled(response, options), "status_code", 0)
+        if isinstance(status, int) and status >= 400:
+            raise others.BadRequest("HTTP status %d" % status)
 
     return fetch
 
@@ -97,11 +108,12 @@ def _as_urllib3(make, options):
     return _as_pool(pool, options)
 
 
-def _as_pool(pool, options):
-    # type: (Any, Dict[str, Any]) -> Fetch
+def _as_pool(pool, options, shown=None):
+    # type: (Any, Dict[str, Any], Optional[Callable[[str], str]]) -> Fetch
     def fetch(url):
         # type: (str) -> None
-        response = pool.request("GET", url, timeout=options["limit"], retries=False)
+        asked = shown(url) if shown is not None else url
+        response = pool.request("GET", asked, timeout=options["limit"], retries=False)
         if response.status >= 400:
             raise others.BadRequest("HTTP status %d" % response.status)
 
@@ -264,24 +276,52 @@ def of_connection(frame, options):
     It uses the application's own session, pool manager, or client. Return None if none of them is in the
     stack.
     """
-    session = manager = other = None  # type: Any
+    seen, other = like.Seen(frame), None  # type: Any, Any
+    if options.get("look"):
+        seen.look_who_else_knows(frame)
     while frame is not None:
         own = frame.f_locals.get("self")
-        names = [cls.__name__ for cls in type(own).__mro__] if own is not None else []
-        if "Session" in names and hasattr(own, "get") and hasattr(own, "adapters"):
-            session = own
-        elif "PoolManager" in names and hasattr(own, "request"):
-            manager = own
-        elif others.knows(own):
+        if others.knows(own):
             other = own
         frame = frame.f_back
-    if session is not None:
-        return _as_requests(None, options, session.get), type(session).__module__ + ".Session"
-    if manager is not None:
-        keywords = dict(manager.connection_pool_kw)
-        if options["verify"] is False:
-            keywords["cert_reqs"] = "CERT_NONE"
-        elif options["verify"] is not None and not keywords.get("ssl_context"):
-            keywords["ca_certs"] = options["verify"]
-        return _as_pool(type(manager)(**keywords), options), type(manager).__module__ + ".PoolManager"
+    return _of(seen, other, options)
+
+
+def of_modules(options):
+    # type: (Dict[str, Any]) -> Optional[Tuple[Fetch, str]]
+    """Return the same for the client that is a global variable of the user's modules, if there is one."""
+    modules = []
+    for name in list(sys.modules):
+        path = https_inspection.file_of(name)
+        if path and frames.kind_of_file(path) == "user":
+            modules.append(https_inspection.contents(name))
+    seen = like.idle(modules)
+    return _of(seen, None, options) if seen is not None else None
+
+
+def _of(seen, other, options):
+    # type: (like.Seen, Any, Dict[str, Any]) -> Optional[Tuple[Fetch, str]]
+    """Return a fetch with the client, and its name; None where there is none, or it cannot be copied."""
+    try:
+        return _with(seen, other, options)
+    except Exception:  # whatever code of the application raises; its own request must not fail of it
+        return None
+
+
+def _with(seen, other, options):
+    # type: (like.Seen, Any, Dict[str, Any]) -> Optional[Tuple[Fetch, str]]
+    if seen.session is not None and seen.plain:
+        return _as_requests(sys.modules["requests"], options), "requests.get"
+    if seen.session is not None:
+        get, shown = like.session(seen, options)
+        return _as_requests(None, options, get, shown), type(seen.session).__module__ + ".Session"
+    if seen.manager is not None:
+        name = type(seen.manager).__module__ + ".PoolManager"
+        return _as_pool(like.manager(seen.manager, options), options), name
+    if seen.pool is not None:
+        pool, shown = like.pool(seen.pool, options)
+        return _as_pool(pool, options, shown), type(seen.pool).__module__ + ".HTTPSConnectionPool"
+    # The opener of a program that has requests or urllib3 is hardly its client: a check of health, say.
+    if other is None and seen.opener is not None and not any(name in sys.modules for name in _KNOWN):
+        return others.as_opener(seen.opener, options), "urllib"
     return others.like(other, options) if other is not None else None

@@ -21,6 +21,8 @@ from . import (
     fetchers,
     frames,
     main_end,
+    native,
+    pause,
     probe,
     recorder,
     remedies,
@@ -55,10 +57,15 @@ class Agent(object):
         self._begun = False
         self._connected = False  # has tried HTTPS since gevent is in use
         self._fetch = None  # type: Optional[Tuple[Fetch, str]]  # how it fetched then
+        # How its threads that are no greenlets fetched (None: not those of gevent's pool), and where.
+        self._threads = None  # type: Optional[Tuple[Any, Any]]
+        self._unlike = None  # type: Any  # where a client fetches that is not the one that is measured
         self._asked = 0.0  # time of the controller's first signal
         self._scheduled = False  # a greenlet was started to probe
         # The greenlets that existed before the probe. Weak references, since an id may be reused later.
         self._bystanders = []  # type: List[weakref.ref[Any]]
+        self._running = None  # type: Optional[probe.Probe]
+        self._pause = None  # type: Optional[pause.Pause]  # of the program, while it is probed
 
     # reports
 
@@ -107,16 +114,18 @@ class Agent(object):
         def report(result):
             # type: (Dict[str, Any]) -> None
             result["foreign"] = foreign
+            result["unlike"] = self._unlike
             result["applied"] = sorted(set(remedies.applied))
             # Include what the first fetch changed in the process: it may have patched.
             now = facts.refreshed(before)
             self.tell("measured", result=result, seen=self.record.seen(), facts=now, argv=_argv())
 
         try:
-            measured = probe.Probe(how, spec)
+            measured = self._running = probe.Probe(how, spec)
             clocks.compare(sampler._sleep)
             self.tell("measuring")
-            report(measured.run(report, lambda: self.tell("starved")))
+            waits = self._pause.end if self._pause is not None else None
+            report(measured.run(report, lambda: self.tell("starved"), waits))
         except fetchers.Unusable as error:
             self.failed("probe", str(error))
 
@@ -166,7 +175,13 @@ class Agent(object):
     def options(self):
         # type: () -> Dict[str, Any]
         """Return the options of the fetches."""
-        return {"verify": self.spec["verify"], "limit": self.spec["limit"]}
+        spec = self.spec
+        return {
+            "verify": spec["verify"],
+            "limit": spec["limit"],
+            "url": spec["url"],
+            "own": not spec["fixed"],
+        }
 
     # a process of a command
 
@@ -222,6 +237,8 @@ class Agent(object):
     def _after_fork(self):
         # type: () -> None
         self._connected, self._fetch, self._asked, self._scheduled = False, None, 0.0, False
+        self._threads = None
+        native.begin()
         self.tell("hello", argv=_argv(), forked=True, gevent="gevent" in sys.modules)
 
     def _is_chosen(self):
@@ -256,7 +273,7 @@ class Agent(object):
         if self._begun:
             self._delay_connection()
             return
-        if not self._is_chosen() or not choice.uses_gevent():
+        if not self._is_chosen() or self._is_of_a_thread(frame) or not choice.uses_gevent():
             return
         if not self._connected:
             self._connected = True
@@ -269,15 +286,34 @@ class Agent(object):
             # Not in a greenlet, or still in the set-up: continue, and remember how the process fetches.
             self._fetch = fetchers.of_connection(frame, self.options()) or self._fetch
 
+    def _is_of_a_thread(self, frame):
+        # type: (Optional[FrameType]) -> bool
+        """Return whether a thread that is no greenlet connects for the user; remember how it fetches."""
+        user = frames.user(frame) if native.is_here() else None
+        if user is None or "gevent" not in sys.modules:
+            return False
+        pool, found = native.pool_of(frame), None
+        if pool is not None:
+            fetch, name = fetchers.of_connection(frame, self.options()) or fetchers.general(self.options())
+            found = native.through(pool, fetch), "%s in gevent.threadpool.ThreadPool" % name
+            self._connected = True
+        if self._threads is None or found is not None:
+            self._threads = found, user
+        return True
+
     def _delay_connection(self):
         # type: () -> None
         """Delay the application's other connections to the end, so that they do not slow the probe down."""
         current = choice.current()
-        if current is choice.hub() or not any(each() is current for each in self._bystanders):
+        if current is choice.hub() or native.is_here():
+            if self._running is not None:
+                self._running.connects = True
             return
-        import gevent
-
-        gevent.sleep(self.spec["limit"])
+        if any(each() is current for each in self._bystanders):
+            if self._pause is not None:
+                self._pause.wait(self.spec["limit"])
+        elif self._running is not None:
+            self._running.connects = True
 
     def _on_signal(self, number, frame):
         # type: (int, Optional[FrameType]) -> None
@@ -317,6 +353,8 @@ class Agent(object):
     def _at_exit(self):
         # type: () -> None
         if self._begun:
+            if self._pause is not None:
+                self._pause.let_end()
             return
         value = getattr(sys, "last_value", None)
         text = "%s: %s" % (type(value).__name__, probe._text(value)) if value is not None else ""
@@ -366,13 +404,32 @@ class Agent(object):
     def _probe(self, frame):
         # type: (Optional[FrameType]) -> None
         options = self.options()
+        options.update(look=True, waits=self._go_on)
         found = fetchers.of_connection(frame, options) if frame is not None else self._fetch
+        if found is None and self._threads is not None:
+            found, user = self._threads
+            if found is None:
+                self.failed("threads", "", spot=user)
+                return
+        if found is None and frame is None and not self._connected:
+            found = fetchers.of_modules(options)
+        if found is None and frame is not None:
+            self._unlike = frames.user(frame) or frames.caller(frame)
         greenlet = getattr(sys.modules.get("greenlet"), "greenlet", None)
         if greenlet is not None:
             # Not isinstance(): it reads __class__ of objects that load themselves when they are looked at.
             greenlets = [each for each in gc.get_objects() if issubclass(type(each), greenlet)]
             self._bystanders = [weakref.ref(each) for each in greenlets]
-        self.measure(*(found or (None, "")))
+        if choice.hub() is None:
+            self.measure(*(found or (None, "")))
+            return
+        self._pause = pause.Pause()
+        self._pause.during(lambda: self.measure(*(found or (None, ""))), stops=frame is not None)
+
+    def _go_on(self):
+        # type: () -> None
+        if self._pause is not None:
+            self._pause.end()
 
 
 def _in_ssl(error):

@@ -84,6 +84,19 @@ def _trusting(context, options):
     return context
 
 
+def as_opener(opener, options):
+    # type: (Any, Dict[str, Any]) -> Fetch
+    """Return a fetch that uses the application's opener of urllib."""
+    for handler in opener.handlers:
+        _trusting(getattr(handler, "_context", None), options)
+
+    def fetch(url):
+        # type: (str) -> None
+        opener.open(url, timeout=options["limit"]).read()
+
+    return fetch
+
+
 def _httpx_like(own, options):
     # type: (Any, Dict[str, Any]) -> Any
     httpx = sys.modules["httpx"]  # type: Any

@@ -10,7 +10,7 @@ from .timeline import Timeline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Tuple
+    from typing import Any, Callable, Dict, List, Optional, Tuple
 
     Fetch = Callable[[str], Any]
 
@@ -18,6 +18,7 @@ _LOOK_EVERY = 0.02
 _LOOK_AT = 50  # greenlets
 _REPEATS = 3
 _ERRORS = 5  # maximum that is reported with text and stack
+_WAITS = 0.5  # seconds without a connection after which the first request is said to wait for the program
 _STUCK = 5.0  # seconds without the hub, beyond the time that all requests take one by one
 
 
@@ -48,19 +49,28 @@ class Probe(object):
         self._looking = False
         self._timeline = Timeline(0.0)
         self.greenlets = set()  # type: set[Any]
+        self.connects = False  # a request has come to a connection
 
-    def run(self, told, longer):
-        # type: (Callable[[Dict[str, Any]], None], Callable[[], None]) -> Dict[str, Any]
+    def run(self, told, longer, waits=None):
+        # type: (Callable[[Dict[str, Any]], None], Callable[[], None], Optional[Callable[[], None]]) -> Any
         """Warm up, measure, and return the result; call ``told`` with a partial one when the time is over.
 
-        ``longer`` is called once when it takes more than the limit for lack of a CPU.
+        ``longer`` is called once when it takes more than the limit for lack of a CPU; ``waits`` where the
+        first request comes to no connection: it may wait for a lock of a greenlet that is stopped.
         """
         gevent, spec = self._gevent, self._spec
         watch = sampler.Sampler(gevent.get_hub())
         self._thread = sampler.Spent()
         self._began = clock()
         rounds = []  # type: List[Dict[str, Any]]
-        result = {"rounds": rounds, "name": spec.get("name")}  # type: Dict[str, Any]
+        result = {"rounds": rounds, "name": spec.get("name"), "waited": False}  # type: Dict[str, Any]
+
+        def wait():
+            # type: () -> None
+            if waits is not None and not rounds and not self._joined(_WAITS) and not self.connects:
+                result["waited"] = True
+                waits()
+
         # A serial process holds the hub for one request at a time, at most for as long as all of them take.
         stuck = 2 * spec["requests"] * spec["delay"] + _STUCK
         patience = self._patience = Patience(spec["limit"], stuck, clock())
@@ -88,7 +98,7 @@ class Probe(object):
             for number, (count, delay) in enumerate(self._plan(rounds)):
                 if patience.is_over(clock(), watch.starved):
                     break
-                rounds.append(self._round("%s-%d" % (spec["run"], number), count, delay))
+                rounds.append(self._round("%s-%d" % (spec["run"], number), count, delay, wait))
         finally:
             watch.stop()
             # Not killed: what is raised in a greenlet while a finalizer runs in it is swallowed there, and
@@ -121,8 +131,14 @@ class Probe(object):
             if (slope < 1.5 and not far) or 0.7 * count < slope < 1.4 * count or last["errors"]:
                 break
 
-    def _round(self, run, count, delay):
-        # type: (str, int, float) -> Dict[str, Any]
+    def _joined(self, seconds):
+        # type: (float) -> bool
+        """Return whether all requests of the round end within ``seconds``."""
+        self._gevent.joinall(list(self.greenlets), timeout=seconds)
+        return all(each.ready() for each in self.greenlets)
+
+    def _round(self, run, count, delay, wait):
+        # type: (str, int, float, Callable[[], None]) -> Dict[str, Any]
         errors = []  # type: List[Dict[str, Any]]
         kinds = {}  # type: Dict[str, int]
         done = []  # type: List[float]
@@ -140,11 +156,11 @@ class Probe(object):
             except self._gevent.GreenletExit:
                 raise
             except BaseException as error:
-                name = "%s.%s" % (type(error).__module__, type(error).__name__)
-                name = name.replace("builtins.", "").replace("exceptions.", "", 1)
+                name = _name(error)
                 kinds[name] = kinds.get(name, 0) + 1
                 if len(errors) < _ERRORS:
-                    errors.append({"class": name, "text": _text(error), "stack": _raised(error)})
+                    told = {"class": name, "text": _text(error), "stack": _raised(error)}
+                    errors.append(dict(told, chain=_chain(error)))
             else:
                 done.append(clock() - began)
             finally:
@@ -155,6 +171,7 @@ class Probe(object):
             self._gevent.spawn(one, index, url)
             for index, url in enumerate(urls(self._spec["url"], run, count, delay))
         )
+        wait()
         self._gevent.joinall(list(self.greenlets))
         return {
             "run": run,
@@ -228,6 +245,24 @@ def _gevent():
     except ImportError as error:
         raise Unusable("gevent cannot be imported in %s: %s" % (sys.executable, error))
     return gevent
+
+
+def _name(error):
+    # type: (BaseException) -> str
+    name = "%s.%s" % (type(error).__module__, type(error).__name__)
+    return name.replace("builtins.", "").replace("exceptions.", "", 1)
+
+
+def _chain(error):
+    # type: (BaseException) -> List[str]
+    """Return the classes of the errors that led to ``error``."""
+    found = []  # type: List[str]
+    seen = error  # type: Any
+    while seen is not None and len(found) < 10:
+        seen = getattr(seen, "__cause__", None) or getattr(seen, "__context__", None)
+        if seen is not None:
+            found.append(_name(seen))
+    return found
 
 
 def _text(error):

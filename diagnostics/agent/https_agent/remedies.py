@@ -138,12 +138,13 @@ class _Insertion(object):
 
 def _called_at(frame, remedy):
     # type: (FrameType, Remedy) -> bool
-    """Return whether the innermost frame of the user's or a package's code is at the lines of
-    ``remedy``."""
-    spot = frames.caller(frame)
-    if spot is None or not _same(spot[0], remedy["file"]):
-        return False
-    return bool(remedy["number"] <= spot[1] <= remedy["last"])
+    """Return whether ``remedy`` is for the line of the innermost frame of the user's, or of a package's."""
+    for spot in (frames.caller(frame), frames.user(frame)):
+        if spot is None or not _same(spot[0], remedy["file"]):
+            continue
+        if remedy["number"] <= spot[1] <= remedy["last"]:
+            return True
+    return False
 
 
 def _leave_out(remedy, record):
@@ -170,7 +171,13 @@ def _without_argument(remedy, record):
 
     def change(module):
         # type: (ModuleType) -> None
-        for name in ("HTTPAdapter", "PoolManager", "ProxyManager", "HTTPConnectionPool"):
+        for name in (
+            "HTTPAdapter",
+            "PoolManager",
+            "ProxyManager",
+            "HTTPConnectionPool",
+            "HTTPSConnectionPool",
+        ):
             kind = getattr(module, name, None)
             if kind is not None and kind.__module__ == module.__name__:
                 kind.__init__ = _turned_off(kind.__init__, remedy)

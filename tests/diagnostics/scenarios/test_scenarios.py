@@ -25,6 +25,14 @@ HANG = {
 }
 # The slow scenarios by cause; the comment names the one that is not slow.
 COVERED = {
+    "": {  # client_of_one_host/adapter, holds_what_the_probe_needs/login, session_of_another_shape/answer
+        "client_of_one_host/allowed",
+        "client_of_one_host/for each request",
+        "holds_what_the_probe_needs/ten workers",
+        "session_of_another_shape/base",
+        "session_of_another_shape/parsed",
+        "threads_of_gevent/plain",
+    },
     "blocking-call": {  # sleep_from_before
         "blocking_callback",
         "lookups_left_out",
@@ -40,12 +48,17 @@ COVERED = {
         "assigned_clock",
         "burst_then_lock",
         "chain_then_lock",
+        "client_of_one_host/lock",
+        "holds_what_the_probe_needs/lock",
+        "holds_what_the_probe_needs/one worker",
         "lock_around_other_work",
         "lock_around_reading",
         "login_under_lock",
+        "threads_of_gevent/one",
     },
     "patched-too-late": {"pool_before_patching", "ssl_imported_earlier"},  # requests_then_patched
-    "pool-of-one": {"pool_of_one_urllib3"},  # pool_of_one
+    "pool-of-one": {"client_of_one_host/pool", "pool_of_one_urllib3"},  # pool_of_one
+    "pyopenssl-own-context": {"client_of_one_host/context"},  # adapter_of_pyopenssl
     "pyopenssl-unpatched-select": {  # grequests_injected
         "frozen_clock_injected",
         "impatient_server",

@@ -1,4 +1,4 @@
-"""Bugs in the diagnostics: verdicts by a wrong clock, imports that never return, errors of commands."""
+"""Bugs in the diagnostics: wrong clocks and clients, imports that never return, errors of commands."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ CLOCKS = "tests/diagnostics/test_clocks.py::"
 VERDICT = "tests/unit/test_diagnostics_verdict.py::"
 STUCK = "tests/diagnostics/test_stuck_imports.py::"
 LOOKS = "tests/unit/test_diagnostics_stuck.py::"
+SCENARIO = "tests/diagnostics/scenarios/test_scenarios.py::test_scenario"
+LIKE = "tests/unit/test_diagnostics_like.py::"
 ENDS = "tests/diagnostics/test_exit_codes.py::"
 
 KNOWN = (
@@ -100,5 +102,51 @@ KNOWN = (
         "error_in(redact(output.read().decode(errors='replace')))",
         "redact(output.read().decode(errors='replace')).strip().splitlines()[-1]",
         (f"{ENDS}test_command_that_fails_shows_its_error",),
+    ),
+    Mutant(
+        "the adapter of the application's host is not measured",
+        "a program whose adapter lets one request through at a time is called concurrent",
+        "session.make",
+        "seen.adapter is not None or seen.url",
+        "False",
+        (
+            f"{SCENARIO}[client_of_one_host/adapter]",
+            f"{LIKE}test_adapter_of_the_host_serves_the_probe_and_the_session_stays_as_it_is",
+        ),
+    ),
+    Mutant(
+        "the program stays stopped while the probe waits for it",
+        "HTTPS is said not to work in a program that logs in under a lock",
+        "Agent.measure",
+        "self._pause.end if self._pause is not None else None",
+        "None",
+        (f"{SCENARIO}[holds_what_the_probe_needs/login]",),
+    ),
+    Mutant(
+        "an error that the answer of the probe provokes is a verdict",
+        "HTTPS is said not to work in a program that checks what is in a response",
+        "no_verdict",
+        "not all(map(_is_provoked, case.errors))",
+        "True",
+        (
+            f"{SCENARIO}[session_of_another_shape/answer]",
+            f"{LIKE}test_error_that_the_probe_provokes_is_no_verdict",
+        ),
+    ),
+    Mutant(
+        "what runs in threads is measured in greenlets",
+        "a program that fetches in a pool of threads is called serial, since nothing is patched",
+        "Agent._is_of_a_thread",
+        "native.through(pool, fetch)",
+        "fetch",
+        (f"{SCENARIO}[threads_of_gevent/ten]",),
+    ),
+    Mutant(
+        "what held the hub is told with the time of a round without it",
+        "10 × 0.2 s that took 0.22 s are called serial",
+        "_measured",
+        "_of_pair(give('serialized'), slowest)",
+        "give('serialized')",
+        (f"{VERDICT}test_what_held_the_hub_is_told_with_the_time_of_its_round",),
     ),
 )

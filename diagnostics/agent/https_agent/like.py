@@ -1,0 +1,309 @@
+"""Make clients that are like the application's, for the probe's URL: of its session, manager or pool.
+
+A client may be tied to the application's host: by an adapter that is mounted at a prefix, by a pool of one
+host, by a base URL. What serves that host serves the probe's URL in the copy. The copies share the locks,
+hooks and contexts of the originals, and leave the originals and their connections as they are.
+"""
+
+import gc
+import re
+from types import FrameType, MethodType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, Optional, Tuple
+
+    Fetch = Callable[[str], Any]
+
+_OPTIMIZED = 1  # a flag of code whose locals are its own: of a function
+_METHODS = ("GET", "POST", "PUT", "HEAD", "PATCH", "DELETE", "OPTIONS")
+# What is true of the application's server alone, or leads to a proxy, as parameters of urllib3's pools.
+_OF_THE_SERVER = ("assert_hostname", "assert_fingerprint", "server_hostname")
+_OF_THE_PROXY = ("_proxy", "_proxy_headers", "_proxy_config", "_socks_options")
+
+
+class Seen(object):
+    """The clients in the stack of a connection, the outermost of each kind.
+
+    ``url``: the one that is sent to; ``asked``: the URL or path that the application gave to its session;
+    ``plain``: it called ``requests.get`` or the like, which makes a session for each request; ``alone``:
+    the session is known to this stack alone, so the application makes one for each request, too.
+    """
+
+    def __init__(self, frame):
+        # type: (Optional[FrameType]) -> None
+        self.session = None  # type: Any
+        self.adapter = None  # type: Any
+        self.manager = None  # type: Any
+        self.pool = None  # type: Any
+        self.opener = None  # type: Any
+        self.url = self.asked = ""
+        self.plain = self.alone = False
+        while frame is not None:
+            self._look_at(frame)
+            frame = frame.f_back
+
+    def look_who_else_knows(self, frame):
+        # type: (Optional[FrameType]) -> None
+        """Set ``alone`` for the stack of ``frame``. This goes through all objects of the process."""
+        if self.session is None or self.plain:
+            return
+        mine = {id(vars(self))}
+        while frame is not None:
+            if frame.f_code.co_flags & _OPTIMIZED:  # elsewhere the locals are those of a module or a class
+                mine.add(id(frame.f_locals))
+            frame = frame.f_back
+        found = gc.get_referrers(self.session)
+        for each in found:  # not in a generator, which would know each as well
+            if each is not self and id(each) not in mine and not _is_of_a_call(each, found):
+                return
+        self.alone = True
+
+    def _look_at(self, frame):
+        # type: (Any) -> None
+        self.plain = self.plain or frame.f_globals.get("__name__") == "requests.api"
+        if not frame.f_code.co_argcount:
+            return
+        seen = frame.f_locals
+        own = seen.get(frame.f_code.co_varnames[0])
+        names = [cls.__name__ for cls in type(own).__mro__] if own is not None else []
+        if "Session" in names and hasattr(own, "get") and hasattr(own, "adapters"):
+            if self.session is not own:
+                # One that fetches while another prepares a request, a token for example, is not the client.
+                self.session, self.asked, self.plain = own, "", False
+                if self.adapter is not None and not any(
+                    self.adapter is each for each in own.adapters.values()
+                ):
+                    self.adapter, self.url = None, ""
+            sent = getattr(seen.get("request"), "url", None)
+            if not self.url and isinstance(sent, str):
+                self.url = sent
+            self.asked = _asked(frame, self.url) or self.asked
+        elif "BaseAdapter" in names and self.session is None:
+            self.adapter = own
+        elif "PoolManager" in names and hasattr(own, "connection_pool_kw"):
+            self.manager = own
+        elif "HTTPSConnectionPool" in names and hasattr(own, "conn_kw"):
+            self.pool = own
+        elif "OpenerDirector" in names:
+            self.opener = own
+
+
+_KINDS = (
+    ("Session", "adapters"),
+    ("PoolManager", "connection_pool_kw"),
+    ("HTTPSConnectionPool", "conn_kw"),
+)
+
+
+def idle(modules):
+    # type: (List[Dict[str, Any]]) -> Optional[Seen]
+    """Return the client of a program that has fetched nothing yet; None where it has not one alone.
+
+    It is a global variable of ``modules``, which are dictionaries. What else is in them may be anything:
+    only its type is looked at.
+    """
+    found = {}  # type: Dict[int, Tuple[str, Any]]
+    for module in modules:
+        for value in list(module.values()):
+            names = [cls.__name__ for cls in type(value).__mro__]
+            for name, attribute in _KINDS:
+                if name in names and attribute in getattr(value, "__dict__", ()):
+                    found[id(value)] = name, value
+    if len(found) != 1:
+        return None
+    seen, [(name, own)] = Seen(None), list(found.values())
+    if name == "Session":
+        seen.session = own
+        prefixes = [each for each in own.adapters if each.startswith("https://") and each != "https://"]
+        seen.url = max(prefixes or [""], key=len)
+    elif name == "PoolManager":
+        seen.manager = own
+    else:
+        seen.pool = own
+    return seen
+
+
+def _is_of_a_call(each, found):
+    # type: (Any, List[Any]) -> bool
+    """Return whether ``each`` of what is ``found`` is a frame, or a method that only frames know."""
+    if type(each) is MethodType:
+        return all(type(other) is FrameType or other is found for other in gc.get_referrers(each))
+    return type(each) is FrameType
+
+
+def _asked(frame, url):
+    # type: (FrameType, str) -> str
+    """Return the argument in ``frame`` that ends what was sent to ``url``; "" if there is none."""
+    path = url.partition("?")[0]
+    for name in frame.f_code.co_varnames[1 : frame.f_code.co_argcount]:
+        value = frame.f_locals.get(name)
+        if (
+            isinstance(value, str)
+            and value
+            and value not in _METHODS
+            and path.endswith(value.partition("?")[0])
+        ):
+            return value
+    return ""
+
+
+def session(seen, options):
+    # type: (Seen, Dict[str, Any]) -> Tuple[Callable[[], Any], Callable[[str], str]]
+    """Return what gives the ``get`` of a session like the application's, and what makes a URL its argument.
+
+    The adapter that serves the application's URL is mounted for the probe's.
+    """
+    own, base = seen.session, _base(options["url"])
+    changed, prefix = _base_of(seen, base)
+
+    def make():
+        # type: () -> Any
+        adapters = type(own.adapters)(own.adapters)
+        more = {"proxies": {}} if options["own"] else {}  # type: Dict[str, Any]
+        made = _like(own, dict(changed, adapters=adapters, **more))
+        if seen.adapter is not None or seen.url:
+            made.mount(base + "/", _adapter(seen.adapter or own.get_adapter(seen.url), seen.alone))
+        return made
+
+    made = make()
+    get = lambda: (make() if seen.alone else made).get  # noqa: E731
+    return get, lambda url: url[len(prefix) :] if prefix and url.startswith(prefix) else url
+
+
+def _base_of(seen, base):
+    # type: (Seen, str) -> Tuple[Dict[str, Any], str]
+    """Return what to change in a session that has a base URL, and what it puts in front of a path.
+
+    Nothing and "" where it has none.
+    """
+    if seen.asked and "://" not in seen.asked:
+        for name, value in list(vars(seen.session).items()):
+            if isinstance(value, str) and "://" in value and seen.url.startswith(value):
+                ends = "/" if value.endswith("/") else ""
+                return {name: base + ends}, base + ("" if seen.asked.startswith("/") else "/")
+    return {}, ""
+
+
+def _adapter(own, new):
+    # type: (Any, bool) -> Any
+    """Return an adapter with pools of its own: the first to another host may close the application's.
+
+    ``new``: it makes its context, too, where it knows how.
+    """
+    manager = getattr(own, "poolmanager", None)
+    if manager is None:
+        return own
+    made = _like(own, {"poolmanager": _manager(manager, {}), "proxy_manager": {}})
+    if new and made is not own and hasattr(own, "_pool_maxsize"):
+        made.init_poolmanager(own._pool_connections, own._pool_maxsize, block=own._pool_block)
+    return made
+
+
+def _manager(own, changed):
+    # type: (Any, Dict[str, Any]) -> Any
+    pools = getattr(own, "pools", None)  # type: Any
+    if hasattr(pools, "_maxsize"):
+        changed["pools"] = type(pools)(pools._maxsize, getattr(pools, "dispose_func", None))
+    return _like(own, changed)
+
+
+def manager(own, options):
+    # type: (Any, Dict[str, Any]) -> Any
+    """Return a pool manager like ``own``, which trusts the probe's server."""
+    left_out = _OF_THE_SERVER + (_OF_THE_PROXY if options["own"] else ())
+    kept = dict((key, value) for key, value in own.connection_pool_kw.items() if key not in left_out)
+    return _manager(own, {"connection_pool_kw": dict(kept, **_trust(options))})
+
+
+def pool(own, options):
+    # type: (Any, Dict[str, Any]) -> Tuple[Any, Callable[[str], str]]
+    """Return a pool like ``own`` for the host of the probe, and what makes a path of its URLs."""
+    base = _base(options["url"])
+    host, _, port = base.partition("://")[2].rpartition("@")[2].partition(":")
+    size = own.pool.maxsize
+    queue = own.QueueCls(size)
+    for _ in range(size):
+        queue.put(None)
+    changed = {
+        "host": host,
+        "_tunnel_host": host,
+        "port": int(port or 443),
+        "pool": queue,
+        "num_connections": 0,
+        "num_requests": 0,
+        "conn_kw": dict((key, value) for key, value in own.conn_kw.items() if key not in _OF_THE_SERVER),
+        "assert_hostname": None,
+        "assert_fingerprint": None,
+    }  # type: Dict[str, Any]
+    if options["own"]:
+        changed.update(proxy=None, proxy_config=None)
+    made = _like(own, dict(changed, **_trust(options)))
+    return made, lambda url: url[len(base) :] if url.startswith(base) else url
+
+
+def _trust(options):
+    # type: (Dict[str, Any]) -> Dict[str, Any]
+    """Return the parameters of urllib3 with which the probe's server is trusted."""
+    if options["verify"] is False:
+        return {"cert_reqs": "CERT_NONE"}
+    return {} if options["verify"] is None else {"ca_certs": options["verify"]}
+
+
+def _base(url):
+    # type: (str) -> str
+    """Return the scheme, host and port of ``url``, which may have placeholders in its path."""
+    found = re.match(r"[^/]*//[^/?#]*", url)
+    return found.group() if found else url
+
+
+class _Own(object):
+    """An attribute that an object has for itself, while it shares all others with another one."""
+
+    def __init__(self, value):
+        # type: (Any) -> None
+        self._value = value
+
+    def __get__(self, own, kind):
+        # type: (Any, Any) -> Any
+        return self._value
+
+    def __set__(self, own, value):
+        # type: (Any, Any) -> None
+        self._value = value
+
+
+def _like(own, changed):
+    # type: (Any, Dict[str, Any]) -> Any
+    """Return an object that is ``own`` but for the attributes ``changed``.
+
+    It shares everything else as it changes, a token for example. Where the type permits no subclass, it is
+    a copy, and ``own`` itself where there cannot be one. ``copy.copy`` asks ``__getstate__``, which leaves
+    out what a subclass of requests' has added.
+    """
+    kind = type(own)  # type: Any
+    try:
+        made = object.__new__(
+            type(kind)(kind.__name__, (kind,), dict((name, _Own(value)) for name, value in changed.items()))
+        )
+        made.__dict__ = own.__dict__
+        return made
+    except Exception:  # whatever a metaclass or __init_subclass__ of the application raises
+        pass
+    try:
+        made = object.__new__(kind)
+        made.__dict__.update(own.__dict__, **changed)
+        return made
+    except (AttributeError, TypeError):
+        return own
+
+
+def settled(response, options):
+    # type: (Any, Dict[str, Any]) -> Any
+    """Return ``response``, or the result of it if it is a future."""
+    if not (hasattr(response, "add_done_callback") or hasattr(response, "rawlink")):
+        return response
+    if options.get("waits"):
+        options["waits"]()  # the greenlet that is stopped may be one of the workers
+    wait = getattr(response, "result", None) or response.get
+    return wait(timeout=options["limit"])

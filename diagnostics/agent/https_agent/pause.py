@@ -1,0 +1,80 @@
+"""Stop the program's connections while it is probed, and let them go on where the probe waits for them.
+
+The greenlet at whose connection the probe starts may hold a lock, a slot of a semaphore or of a pool, or
+the only worker of an executor, that the requests of the probe need. It shows in that the first request
+comes to no connection. Then the program goes on, and the probe has its turn.
+"""
+
+import sys
+
+from . import choice
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+
+class Pause(object):
+    """The pause of a program while ``during`` probes it; for the greenlets of one hub."""
+
+    def __init__(self):
+        # type: () -> None
+        import gevent
+        from gevent.event import Event
+
+        self._gevent = gevent
+        self._over = Event()
+        self._hub = choice.hub()
+        self._probe = None  # type: Any
+
+    def during(self, measure, stops):
+        # type: (Callable[[], None], bool) -> None
+        """Call ``measure``; where it ``stops`` the current greenlet, return when the pause is over.
+
+        Otherwise return when it has returned.
+        """
+        if not stops:
+            try:
+                measure()
+            finally:
+                self._over.set()
+            return
+
+        def run():
+            # type: () -> None
+            try:
+                measure()
+            finally:
+                self._over.set()
+
+        self._probe = self._gevent.spawn(run)
+        self._over.wait()
+        if not self._probe.ready():
+            self._let_end_before_threads()
+
+    def wait(self, limit):
+        # type: (float) -> None
+        """Return when the pause is over, after ``limit`` seconds at the latest."""
+        if choice.hub() is self._hub:
+            self._over.wait(limit)
+
+    def end(self):
+        # type: () -> None
+        """Let the program go on."""
+        self._over.set()
+
+    def let_end(self):
+        # type: () -> None
+        """Return when the probe has ended, called where the program ends meanwhile."""
+        if self._probe is not None and choice.hub() is self._hub and choice.current() is not self._probe:
+            self._probe.join()
+
+    def _let_end_before_threads(self):
+        # type: () -> None
+        """Have a program that ends wait for the probe before its executors refuse more work."""
+        register = getattr(sys.modules.get("threading"), "_register_atexit", None)
+        if register is not None:
+            try:
+                register(self.let_end)
+            except RuntimeError:
+                pass  # it ends already

@@ -1,0 +1,73 @@
+"""The session puts a base URL in front, returns what it has parsed, or checks the answer."""
+
+import contextlib
+import sys
+
+from gevent import monkey
+
+monkey.patch_all()
+
+import gevent
+import requests
+
+HOST = "https://localhost:9"  # nothing listens there
+
+
+class WithBase(requests.Session):
+    base = ""
+
+    def request(self, method, path, **kwargs):
+        return super().request(method, self.base + path, **kwargs)
+
+
+class Parses(WithBase):
+    def get(self, path):
+        return {"text": super().get(path).text}
+
+
+def check(response, *args, **kwargs):
+    if response.text != "as expected":
+        raise ValueError("unexpected answer %r" % response.text[:20])
+
+
+def main():
+    session = {"base": WithBase, "parsed": Parses}.get(sys.argv[1], requests.Session)()
+    session.base = HOST
+    prefix = ""
+    if sys.argv[1] == "answer":
+        session.hooks["response"].append(check)
+        prefix = HOST
+
+    def fetch(number):
+        with contextlib.suppress(requests.ConnectionError):
+            session.get("%s/%d" % (prefix, number))
+
+    gevent.joinall([gevent.spawn(fetch, number) for number in range(10)])
+
+
+if __name__ == "__main__":
+    main()
+
+
+PACKAGES = ["gevent", "requests"]
+PYTHONS = ["3"]
+RUNS = [
+    {
+        "name": "base",
+        "COMMAND": ["python", "session_of_another_shape.py", "base"],
+        "EXPECT": {"verdict": "concurrent"},
+    },
+    {
+        "name": "parsed",
+        "COMMAND": ["python", "session_of_another_shape.py", "parsed"],
+        "EXPECT": {"verdict": "concurrent"},
+    },
+    {
+        "name": "answer",
+        "COMMAND": ["python", "session_of_another_shape.py", "answer"],
+        "EXPECT": {
+            "verdict": "none",
+            "error": "*failed with ValueError: unexpected answer 'x*(session_of_another_shape.py:30)*--url URL*",
+        },
+    },
+]

@@ -1,0 +1,196 @@
+"""Clients that are like the application's, for another host, and errors that the probe provokes."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+import requests
+import urllib3
+from requests.adapters import HTTPAdapter
+
+from diagnostics.agent.https_agent import like
+from diagnostics.evidence import Case
+from diagnostics.model import Observation, Question, Target
+from diagnostics.provoked import no_verdict
+from diagnostics.verdict import Judgement
+
+HOST = "https://api.example:9443"
+OPTIONS = {
+    "verify": "ca.pem",
+    "limit": 5.0,
+    "url": "https://localhost:1/{run}/{delay}/{index}",
+    "own": True,
+}
+URL = "https://localhost:1/run/0.2/3"
+
+
+class Reached(Exception):
+    """Raised where a connection would be made; has the frame."""
+
+    def __init__(self, frame: Any) -> None:
+        super().__init__()
+        self.frame = frame
+
+
+class Ends(HTTPAdapter):
+    """Ends at the connection."""
+
+    def send(self, *args: Any, **kwargs: Any) -> Any:
+        raise Reached(sys._getframe())
+
+
+class WithBase(requests.Session):
+    base = ""
+    token = ""
+
+    def request(self, method: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
+        return super().request(method, self.base + path, *args, **kwargs)
+
+
+def reached(session: Any, url: str) -> like.Seen:
+    """Return what is seen where ``session`` gets ``url``."""
+    session.mount(HOST, Ends())
+    with pytest.raises(Reached) as caught:
+        session.get(url)
+    return like.Seen(caught.value.frame)
+
+
+def test_adapter_of_the_host_serves_the_probe_and_the_session_stays_as_it_is() -> None:
+    session = requests.Session()
+    seen = reached(session, f"{HOST}/x")
+    mounted, before = session.get_adapter(HOST), list(session.adapters)
+    get, shown = like.session(seen, OPTIONS)
+    assert seen.session is session
+    assert isinstance(get().__self__.get_adapter(URL), Ends)
+    assert shown(URL) == URL
+    assert list(session.adapters) == before
+    assert isinstance(mounted, HTTPAdapter)
+    assert not mounted.poolmanager.pools.keys()
+
+
+@pytest.mark.parametrize(
+    ("base", "path", "expected"),
+    [(HOST, "/x", "/run/0.2/3"), (f"{HOST}/v1/", "x", "run/0.2/3"), ("", f"{HOST}/x", URL)],
+)
+def test_base_url_is_that_of_the_probe(base: str, path: str, expected: str) -> None:
+    session = WithBase()
+    session.base = base
+    get, shown = like.session(reached(session, path), OPTIONS)
+    made = get().__self__
+    assert shown(URL) == expected
+    assert (made.base + shown(URL)) == URL
+    assert session.base == base
+    session.token = "of a login"
+    assert made.token == "of a login"
+
+
+def test_session_in_which_another_one_logs_in_is_the_client() -> None:
+    inner = requests.Session()
+    inner.mount(HOST, Ends())
+
+    def auth(request: Any) -> Any:
+        inner.get(f"{HOST}/token")
+
+    session = requests.Session()
+    session.auth = auth
+    assert reached(session, f"{HOST}/x").session is session
+
+
+def test_session_for_each_request_is_known_to_its_stack_alone() -> None:
+    kept: list[Any] = []
+
+    class Looks(HTTPAdapter):
+        def send(self, *args: Any, **kwargs: Any) -> Any:
+            seen = like.Seen(sys._getframe())
+            seen.look_who_else_knows(sys._getframe())
+            raise Reached(seen.alone)
+
+    def fetch(keep: Any = lambda session: None) -> Any:
+        with requests.Session() as session:
+            session.mount(HOST, Looks())
+            keep(session)
+            with pytest.raises(Reached) as caught:
+                session.get(f"{HOST}/x")
+            return caught.value.frame
+
+    assert fetch() is True
+    assert fetch(kept.append) is False
+    assert fetch(lambda session: kept.append(session.get)) is False
+    assert fetch(lambda session: kept.append(lambda: session)) is False
+
+
+def test_pool_is_like_that_of_the_host() -> None:
+    pool = urllib3.HTTPSConnectionPool(
+        "api.example", 9443, maxsize=1, block=True, assert_hostname="api.example"
+    )
+    made, shown = like.pool(pool, OPTIONS)
+    assert (made.host, made.port, made.block, made.pool.maxsize) == ("localhost", 1, True, 1)
+    assert (made.ca_certs, made.assert_hostname) == ("ca.pem", None)
+    assert made.pool is not pool.pool
+    assert (pool.host, pool.port, pool.ca_certs, pool.num_requests) == ("api.example", 9443, None, 0)
+    assert shown(URL) == "/run/0.2/3"
+
+
+def test_manager_has_pools_of_its_own() -> None:
+    manager = urllib3.PoolManager(num_pools=1, maxsize=2, block=True)
+    pool = manager.connection_from_url(HOST)
+    made = like.manager(manager, OPTIONS)
+    other = made.connection_from_url(URL)
+    assert (other.pool.maxsize, other.block, other.ca_certs) == (2, True, "ca.pem")
+    assert manager.connection_from_url(HOST) is pool
+
+
+def test_client_that_has_fetched_nothing_is_found_by_its_type_alone() -> None:
+    class Lazy:
+        def __getattribute__(self, name: str) -> Any:
+            raise RuntimeError(name)
+
+    session = requests.Session()
+    session.mount(HOST, Ends())
+    found = like.idle([{"lazy": Lazy(), "api": session, "same": session, "kind": requests.Session}])
+    assert found is not None
+    assert (found.session, found.url) == (session, HOST)
+    assert like.idle([{"one": requests.Session(), "other": requests.Session()}]) is None
+    assert like.idle([{"lazy": Lazy()}]) is None
+
+
+OWN = [("/proj/app.py", 7, "check")]
+SSL = [("/usr/lib/python3.11/ssl.py", 7, "do_handshake")]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "stack", "chain", "provoked"),
+    [
+        ("ValueError", "unexpected answer", OWN, [], True),
+        ("AttributeError", "no attribute", [], [], True),
+        (
+            "app.errors.BadAnswer",
+            "no JSON",
+            OWN,
+            ["requests.JSONDecodeError", "json.JSONDecodeError"],
+            True,
+        ),
+        ("requests.InvalidURL", "no host", OWN, [], True),
+        ("requests.ProxyError", "403", SSL, ["urllib3.MaxRetryError", "OSError"], True),
+        ("requests.SSLError", "Fingerprints did not match", SSL, [], True),
+        ("requests.SSLError", "handshake failure", SSL, ["ssl.SSLError"], False),
+        ("app.errors.ApiError", "failed", OWN, ["requests.ConnectionError"], False),
+        ("ConnectionError", "reset", OWN, [], False),
+        ("RecursionError", "depth", OWN, [], False),
+        ("AttributeError", "no attribute", SSL, [], False),
+        ("gevent.LoopExit", "blocks forever", OWN, [], False),
+    ],
+)
+def test_error_that_the_probe_provokes_is_no_verdict(
+    name: str, text: str, stack: Any, chain: Any, provoked: bool
+) -> None:
+    error = {"class": name, "text": text, "stack": stack, "chain": chain}
+    result = {"rounds": [{"first": [error]}], "parked": [], "held": []}
+    question = Question(Target(command=("python", "app.py")))
+    judgement = Judgement("error", 0.1, 0.2, 0.0, 0.0, 0.0, error=f"{name}: {text}")
+    facts = {"patched": {}, "own_files": ["/proj/app.py"], "started": "/proj"}
+    case = Case(question, Observation(result, {}, facts), judgement)
+    assert bool(no_verdict(case, "unexplained")) == provoked
+    assert no_verdict(case, "patched-too-late") == ""
