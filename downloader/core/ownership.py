@@ -26,9 +26,8 @@ cut.
 from __future__ import annotations
 
 import enum
-import os
 import zlib
-from typing import Literal
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -47,6 +46,19 @@ class Decision(enum.Enum):
     KEEP = "keep it; the item is skipped"
     REFUSE = "keep it; the item fails as file-exists"
     CONTESTED = "keep it; the item fails as name-taken until it is known who owns the name"
+
+
+class FileStatus(Protocol):
+    """What ``os.stat_result`` says of a file, as far as it is needed here."""
+
+    @property
+    def st_ino(self) -> int: ...
+    @property
+    def st_size(self) -> int: ...
+    @property
+    def st_mtime_ns(self) -> int: ...
+    @property
+    def st_ctime_ns(self) -> int: ...
 
 
 class Rules(msgspec.Struct, frozen=True):
@@ -74,7 +86,7 @@ _EXISTING = {
 }
 
 
-def file_id(found: os.stat_result) -> int:
+def file_id(found: FileStatus) -> int:
     """Return which file that is, in 32 bits: never 0.
 
     It stays the same when only the names, the owner or the permissions of the file are changed. Its lowest
@@ -91,12 +103,12 @@ def unsettled(file: int) -> int:
     return file & ~1
 
 
-def is_valid(claim: Claim, found: os.stat_result) -> bool:
+def is_valid(claim: Claim, found: FileStatus) -> bool:
     """Return whether ``claim`` is about the file that has the name."""
     return claim.state in (OWNED, UNOWNED) and claim.file == file_id(found)
 
 
-def rule(claim: Claim, found: os.stat_result, rules: Rules) -> Decision:
+def rule(claim: Claim, found: FileStatus, rules: Rules) -> Decision:
     """Return the decision about the file ``found``, which has the name of an item with ``claim``."""
     state = claim.state if is_valid(claim, found) else UNTOUCHED
     if state == OWNED:

@@ -124,7 +124,8 @@ def test_crafted_parquet_shard_is_not_opened(server: DevServer, tmp_path: Path) 
         path.unlink()
     seen = bounded("verify", unknown)
     check("crafted", "shard without a record", seen)
-    assert (seen.code, "2 of 12 files agree" in seen.out) == (1, True), seen
+    assert (seen.code, "0 of 12 files agree" in seen.out) == (1, True), seen
+    assert "00000_stats.json: missing" in seen.out
 
 
 @pytest.mark.parametrize("compression", ["none", "zst"])

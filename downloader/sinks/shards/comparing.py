@@ -132,7 +132,7 @@ class ShardComparison:
         read = self._shard(shard)
         what = REWRITTEN if shard in self._anew else SUPERSEDED
         return [
-            *((name, _CHANGED + what) for name in read.changed),
+            *((name, (_CHANGED if self._files.has(name) else _MISSING) + what) for name in read.changed),
             *((name, f"not a file of this shard{SUPERSEDED}") for name in read.strange),
             *self._others(shard, stated),
         ]
