@@ -179,8 +179,8 @@ class Agent(object):
         return {
             "verify": spec["verify"],
             "limit": spec["limit"],
-            "url": spec["url"],
-            "own": not spec["fixed"],
+            "url": spec.get("url"),
+            "own": not spec.get("fixed"),  # neither is there where only the start is recorded
         }
 
     # a process of a command
