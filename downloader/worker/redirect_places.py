@@ -34,9 +34,7 @@ class RedirectPlaces:
     def move(self, before: str, after: str) -> None:
         """Wait until a request that was sent to host ``before`` may be sent to host ``after``."""
         greenlet, schedule = gevent.getcurrent(), self._schedule
-        left, target = schedule.host(before), schedule.host(after)
-        if greenlet in self._places:
-            left = self._places[greenlet] or left
+        left, target = self._places.get(greenlet) or schedule.host(before), schedule.host(after)
         self._places[greenlet] = None
         schedule.leave(left)
         self._freed()
