@@ -10,7 +10,7 @@ again each second.
 from __future__ import annotations
 
 import math
-from hashlib import blake2b
+import zlib
 from typing import Final
 
 __all__ = ["ReachedHosts"]
@@ -46,6 +46,9 @@ class ReachedHosts:
 
 
 def _place(key: str) -> tuple[int, int]:
-    """Return the slot of host ``key``, and its digest in the upper 32 bits."""
-    digest = int.from_bytes(blake2b(key.encode(), digest_size=8).digest(), "big")
-    return digest % _SLOTS, digest & 0xFFFFFFFF00000000
+    """Return the slot of host ``key``, and its digest in the upper 32 bits.
+
+    Two hosts of one CRC-32 share a note: one that is dead then gets all its retries, as a living one does.
+    """
+    digest = zlib.crc32(key.encode())
+    return digest % _SLOTS, digest << 32

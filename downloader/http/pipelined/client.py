@@ -257,7 +257,7 @@ class PipelinedClient:
             connection.slot is None
             or state.fallback_count >= _MAX_FALLBACKS
             or state.origin.sends_cookies
-            or len(self._storing) >= self.connections  # each has a file open
+            or len(self._storing.greenlets) >= self.connections  # each has a file open
         ):
             return []
         stay = monotonic() - connection.began < connection.stay
