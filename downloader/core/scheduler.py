@@ -353,8 +353,8 @@ class Scheduler(Generic[J]):
         """Return the number of jobs that have started and not ended."""
         return self.active + self.parked
 
-    def park(self, host: Host) -> bool:
-        """Free the slot of a job of ``host`` that waits for its connection; ``unpark`` takes it back.
+    def park(self) -> bool:
+        """Free the slot of a job that waits for its connection; ``unpark`` takes it back.
 
         Returns False if too many are parked already.
         """
@@ -364,8 +364,8 @@ class Scheduler(Generic[J]):
         self.parked += 1
         return True
 
-    def unpark(self, host: Host) -> None:
-        """Take a slot for a parked job of ``host``, even if none is free."""
+    def unpark(self) -> None:
+        """Take a slot for a parked job, even if none is free."""
         self.parked -= 1
         self.active += 1
 

@@ -69,10 +69,10 @@ class Slots(Protocol):
     def per_host(self) -> int:
         """Return the number of slots that one host may have."""
 
-    def park(self, host: Host) -> bool:
-        """Free the slot of a request to ``host``; return False if too many are parked already."""
+    def park(self) -> bool:
+        """Free the slot of a request; return False if too many are parked already."""
 
-    def unpark(self, host: Host) -> None:
+    def unpark(self) -> None:
         """Take the slot back."""
 
 
@@ -134,7 +134,7 @@ class Census:
             return
         if opening.parked:
             self.parked -= 1
-            self._slots.unpark(opening.host)
+            self._slots.unpark()
         else:
             self._usual += (monotonic() - opening.since - self._usual) / 16
 
@@ -157,7 +157,7 @@ class Census:
             if opening.since > before:
                 break  # they are in the order in which they began
             if not opening.parked and self._slots is not None:
-                if not self._slots.park(opening.host):
+                if not self._slots.park():
                     break
                 opening.parked = True
                 count += 1

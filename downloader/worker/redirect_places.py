@@ -46,7 +46,7 @@ class RedirectPlaces:
         schedule, entered = self._schedule, Event()
         call = entered.set
         schedule.await_place(target, call)
-        parked = schedule.park(target)
+        parked = schedule.park()
         self.waiting.add(greenlet)
         try:
             entered.wait()
@@ -57,7 +57,7 @@ class RedirectPlaces:
         finally:
             self.waiting.discard(greenlet)
             if parked:
-                schedule.unpark(target)
+                schedule.unpark()
 
     def end(self, greenlet: gevent.Greenlet, first: Host) -> Host | None:
         """Return where the request of ``greenlet``, which began at host ``first``, has its place now.

@@ -87,12 +87,12 @@ def test_parked_job_leaves_its_slot_to_another() -> None:
     schedule: Scheduler[Schedulable] = Scheduler(2, 2, most_parked=1)
     fill(schedule, "a", 2)
     fill(schedule, "b", 3)
-    first, second = take_all(schedule)
-    assert schedule.park(first.host)
-    assert not schedule.park(second.host)  # one at a time
+    first, _ = take_all(schedule)
+    assert schedule.park()
+    assert not schedule.park()  # one at a time
     (third,) = take_all(schedule)
     assert (schedule.active, schedule.parked, schedule.in_flight) == (2, 1, 3)
-    schedule.unpark(first.host)
+    schedule.unpark()
     assert (schedule.active, schedule.parked) == (3, 0)
     schedule.release(first.host)
     assert take_all(schedule) == []
@@ -104,14 +104,14 @@ def test_suspect_waits_for_parked_jobs() -> None:
     schedule: Scheduler[Schedulable] = Scheduler(2, 2, most_parked=1)
     fill(schedule, "a", 1)
     (job,) = take_all(schedule)
-    assert schedule.park(job.host)
+    assert schedule.park()
     fill(schedule, "b", 1, solo=True)
     assert take_all(schedule) == []
-    schedule.unpark(job.host)
+    schedule.unpark()
     schedule.release(job.host)
     (suspect,) = take_all(schedule)
     assert suspect.solo
-    assert not schedule.park(suspect.host)
+    assert not schedule.park()
 
 
 def test_jobs_of_failing_hosts_and_later_ones_rest() -> None:

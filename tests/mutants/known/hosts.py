@@ -36,7 +36,7 @@ KNOWN = (
         "slot held while connecting",
         "thirty dead hosts at the head of a list hold up all others for minutes",
         "Census.park_slow",
-        "self._slots.park(opening.host)",
+        "self._slots.park()",
         "False",
         (f"{NAMES}test_hosts_that_do_not_answer_hold_no_slot",),
     ),
