@@ -54,15 +54,21 @@ class _Group(click.Group):
         return super().parse_args(ctx, args)
 
 
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+_CLI_HELP = """Check whether HTTPS is concurrent under gevent in a process set up as yours; find causes,
+remedies.
+
+Without a command: check. See `python -m diagnostics check --help`.
+"""
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]}, help=_CLI_HELP)
 def _cli() -> None:
-    """Check whether HTTPS is concurrent under gevent in a process set up as yours; find causes, remedies.
-
-    Without a command: check. See `python -m diagnostics check --help`.
-    """
+    """Check whether HTTPS is concurrent in a process set up as yours; find causes, remedies."""
 
 
-@_cli.command("check")
+@_cli.command(
+    "check", help="Check whether HTTPS is concurrent in the given process; `-- COMMAND` checks a command."
+)
 @click.option("--style", type=click.Choice(_STYLES), help="The client set-up to check. [downloader]")
 @click.option(
     "--app", metavar="MODULE[:CALLABLE]", help="Import this application; a callable is its fetch."
@@ -186,7 +192,11 @@ def _stopped(number: int, frame: Any) -> None:
     raise SystemExit(128 + number)
 
 
-@_cli.command("scenarios", context_settings={"ignore_unknown_options": True, "help_option_names": []})
+@_cli.command(
+    "scenarios",
+    context_settings={"ignore_unknown_options": True, "help_option_names": []},
+    help="Run every known trap in a new process; print expected beside measured.",
+)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def _scenarios(arguments: tuple[str, ...]) -> int:
     """Run every known trap in a new process; print expected beside measured."""
@@ -195,7 +205,7 @@ def _scenarios(arguments: tuple[str, ...]) -> int:
     return int(run(list(arguments)))
 
 
-@_cli.command("watch")
+@_cli.command("watch", help="Run COMMAND and report whatever holds its gevent hub.")
 @click.option("--max-block", type=_Seconds(), default=0.1, help="Report what holds the hub longer. [100ms]")
 @click.option("-v", "--verbose", is_flag=True, help="Whole stacks.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True)

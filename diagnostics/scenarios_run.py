@@ -231,7 +231,13 @@ def _json(rows: Sequence[Row]) -> str:
     return json.dumps({"version": 1, "scenarios": records}, indent=2)
 
 
-@click.command("scenarios", context_settings={"help_option_names": ["-h", "--help"]})
+_COMMAND_HELP = """Run every known trap in a new process; print expected beside measured.
+
+Exit code 1 when one differs, 4 when one could not be run.
+"""
+
+
+@click.command("scenarios", context_settings={"help_option_names": ["-h", "--help"]}, help=_COMMAND_HELP)
 @click.option("--offline", is_flag=True, help="Install nothing; skip scenarios that need other packages.")
 @click.option("--only", metavar="NAME", multiple=True, help="Run only this one; repeatable.")
 @click.option("--python", metavar="PATH", default=sys.executable, help="The interpreter. [this one]")
@@ -245,10 +251,7 @@ def _json(rows: Sequence[Row]) -> str:
 def _command(
     offline: bool, only: tuple[str, ...], python: str, folder: Path | None, only_list: bool, as_json: bool
 ) -> int:
-    """Run every known trap in a new process; print expected beside measured.
-
-    Exit code 1 when one differs, 4 when one could not be run.
-    """
+    """Run every known trap in a new process; print expected beside measured."""
     with tempfile.TemporaryDirectory(prefix="diagnostics-") as unpacked:
         return _all(
             chosen(folder or scenarios_in(Path(unpacked)), only), python, offline, only_list, as_json

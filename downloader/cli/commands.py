@@ -40,7 +40,15 @@ _endpoint_url = click.option(
 _region = click.option("--region", metavar="NAME", default="", help="s3://…: the region.")
 
 
-@click.command(cls=Command)
+_STATUS_HELP = """Show what the journal of DEST records. Exit code 0: everything is stored, 1: complete,
+but files
+failed, 4: not complete.
+
+DEST, or --journal, may be s3://BUCKET/PREFIX, where a job over many machines has its plan.
+"""
+
+
+@click.command(cls=Command, help=_STATUS_HELP)
 @_dest
 @_journal
 @_endpoint_url
@@ -48,11 +56,7 @@ _region = click.option("--region", metavar="NAME", default="", help="s3://…: t
 @click.option("--json", "as_json", is_flag=True)
 @verbose
 def status(dest: str, journal: str, endpoint_url: str, region: str, as_json: bool) -> int:
-    """Show what the journal of DEST records. Exit code 0: everything is stored, 1: complete, but files
-    failed, 4: not complete.
-
-    DEST, or --journal, may be s3://BUCKET/PREFIX, where a job over many machines has its plan.
-    """
+    """Show what the journal of DEST records."""
     from downloader.cluster.status import cluster_status
     from downloader.core.pipeline_order import doubtful_text
     from downloader.reporting.report import state_of
@@ -81,7 +85,14 @@ def status(dest: str, journal: str, endpoint_url: str, region: str, as_json: boo
     return 1 if found.failed or found.doubtful else 0
 
 
-@click.command(cls=Command)
+_VERIFY_HELP = """Compare the files in DEST with its journal: size and checksum of each.
+
+Missing and changed files are listed and recorded as failed; the command that made DEST then fetches
+them again. Exit code 0 when all agree, 1 when not.
+"""
+
+
+@click.command(cls=Command, help=_VERIFY_HELP)
 @_dest
 @_journal
 @_endpoint_url
@@ -90,11 +101,7 @@ def status(dest: str, journal: str, endpoint_url: str, region: str, as_json: boo
 @click.option("-q", "quiet", is_flag=True)
 @verbose
 def verify(dest: str, journal: str, endpoint_url: str, region: str, as_json: bool, quiet: bool) -> int:
-    """Compare the files in DEST with its journal: size and checksum of each.
-
-    Missing and changed files are listed and recorded as failed; the command that made DEST then fetches
-    them again. Exit code 0 when all agree, 1 when not.
-    """
+    """Compare the files in DEST with its journal: size and checksum of each."""
     from downloader.cluster.plan_home import may_have_plan
     from downloader.core.naming import shown
     from downloader.storage.verify import remarks
@@ -122,7 +129,13 @@ def verify(dest: str, journal: str, endpoint_url: str, region: str, as_json: boo
     return found.exit_code
 
 
-@click.command(cls=Command)
+_SERVE_HELP = """Serve any number of generated files, as a file server that SOURCE can name.
+
+Prints `listening http://HOST:PORT` when it is ready, with --tls also `ca FILE`; stops on SIGTERM.
+"""
+
+
+@click.command(cls=Command, help=_SERVE_HELP)
 @click.option("--files", type=count(0, 10**9), metavar="N", default=1000, show_default=True)
 @click.option(
     "--size",
@@ -162,10 +175,7 @@ def verify(dest: str, journal: str, endpoint_url: str, region: str, as_json: boo
 )
 @click.option("--next-file", is_flag=True, help="Spell the marker NextFile, as the talk's slides do.")
 def serve(**given: Any) -> int:
-    """Serve any number of generated files, as a file server that SOURCE can name.
-
-    Prints `listening http://HOST:PORT` when it is ready, with --tls also `ca FILE`; stops on SIGTERM.
-    """
+    """Serve any number of generated files, as a file server that SOURCE can name."""
     from downloader.testserver.server import serve as run_server
     from downloader.testserver.settings import Settings
 
@@ -175,7 +185,10 @@ def serve(**given: Any) -> int:
     return 0
 
 
-@click.command(cls=Command)
+@click.command(
+    cls=Command,
+    help="Start a TLS file server on loopback, download from it, verify every byte, show the report.",
+)
 @click.option("--files", type=count(1, 10**7), metavar="N", default=20_000, show_default=True)
 @click.option("-o", "--output", default="demo-files", show_default=True, metavar="DEST")
 def demo(files: int, output: str) -> int:

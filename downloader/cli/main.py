@@ -53,13 +53,22 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 
-@click.group(cls=Root, add_help_option=False)
+@click.group(cls=Root, add_help_option=False, help="Fetch every file of a source.")
 @version_option
 def cli() -> None:
     """Fetch every file of a source."""
 
 
-@cli.command(cls=Fetch)
+_FETCH_HELP = """Fetch every file of SOURCE into DEST. Files that cannot be stored are listed, with the
+reason.
+
+SOURCE is a file server, http(s)://host[:port][/prefix]; a list of URLs, which is a file (.txt, .csv,
+.tsv, .jsonl, each also .gz or .zst, .parquet, .arrow), a glob pattern or a directory of such files; or
+- for a list on standard input.
+"""
+
+
+@cli.command(cls=Fetch, help=_FETCH_HELP)
 @click.argument("source")
 @click.option("-o", "--output", metavar="DEST", default="", help="Directory; created if absent.")
 @click.option(
@@ -317,12 +326,7 @@ def cli() -> None:
 @click.option("-q", "quiet", is_flag=True, help="Only errors on stderr.")
 @click.option("--log-json", is_flag=True, help="Every line on stderr is JSON.")
 def fetch(**given: Any) -> int:
-    """Fetch every file of SOURCE into DEST. Files that cannot be stored are listed, with the reason.
-
-    SOURCE is a file server, http(s)://host[:port][/prefix]; a list of URLs, which is a file (.txt, .csv,
-    .tsv, .jsonl, each also .gz or .zst, .parquet, .arrow), a glob pattern or a directory of such files; or
-    - for a list on standard input.
-    """
+    """Fetch every file of SOURCE into DEST."""
     console = click.get_current_context().find_object(Console) or Console([])
     config = config_of(given)
     if config.key_is_encrypted and (password := credentials.ask_password(config.key or config.cert)):

@@ -51,6 +51,19 @@ def test_help_loads_nothing_heavy(run_downloader: Run) -> None:
     assert run_downloader("-h").stdout == run_downloader().stdout == done.stdout
 
 
+@pytest.mark.parametrize("command", ["downloader", "downloader status", "diagnostics check"])
+def test_help_does_not_depend_on_optimization(command: str) -> None:
+    """PYTHONOPTIMIZE=2 leaves out docstrings."""
+
+    def text(**changed: str) -> str:
+        line = [sys.executable, "-m", *command.split(), "--help"]
+        return subprocess.run(
+            line, env=os.environ | changed, capture_output=True, text=True, check=True, timeout=60
+        ).stdout
+
+    assert text(PYTHONOPTIMIZE="2") == text()
+
+
 def test_help_is_readable(run_downloader: Run) -> None:
     text = run_downloader("--help").stdout
     assert text.startswith("Usage: downloader SOURCE -o DEST [options]")
