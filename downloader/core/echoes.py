@@ -9,11 +9,10 @@ import base64
 import binascii
 import re
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote
 
-from downloader.core.redact import credentials_in, is_secret_param, redact_url, spellings
+from downloader.core.redact import SHORTEST, credentials_in, is_secret_param, pattern_of, redact_url
 from downloader.core.urls import login_of
 
 __all__ = ["Echoes", "basic_login", "secrets_of_headers"]
@@ -21,7 +20,6 @@ __all__ = ["Echoes", "basic_login", "secrets_of_headers"]
 Headers = Iterable[tuple[str, str]]
 
 _CUT: Final = "***"
-_SHORTEST: Final = 4  # characters, as in `redact`
 _SHORTEST_OTHER: Final = 8  # of a field whose name does not say that it is secret
 _LAYERS: Final = 3  # of percent-encoding
 # Fields of requests that are no credentials, and whose values servers repeat as they should.
@@ -72,7 +70,7 @@ def secrets_of_headers(headers: Headers) -> list[str]:
             values += [each.partition("=")[2].strip() for each in value.split(";")]
         if lower.endswith("authorization") and value[:6].lower() == "basic ":
             values += _parts_of_login(value[6:].strip())
-        least = _SHORTEST if is_secret else _SHORTEST_OTHER
+        least = SHORTEST if is_secret else _SHORTEST_OTHER
         found += [each for each in values if len(each) >= least]
     return found
 
@@ -85,20 +83,11 @@ def _parts_of_login(encoded: str) -> list[str]:
     return [encoded.rstrip("="), login, login.partition(":")[2]]
 
 
-@lru_cache(256)
-def _pattern(secrets: tuple[str, ...]) -> re.Pattern[str] | None:
-    """Return a pattern of the ``secrets`` in their usual spellings, the longest first."""
-    forms = {form for secret in secrets if len(secret) >= _SHORTEST for form in spellings(secret)}
-    if not forms:
-        return None
-    return re.compile("|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True)), re.I)
-
-
 class Echoes:
     """The credentials of a run, which a server may send back. ``secrets``: of all its requests."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        self._own = tuple(dict.fromkeys(secret for secret in secrets if len(secret) >= _SHORTEST))
+        self._own = tuple(dict.fromkeys(secret for secret in secrets if len(secret) >= SHORTEST))
 
     @property
     def has_any(self) -> bool:
@@ -127,11 +116,12 @@ class Echoes:
 
     def cut_url(self, at: str, url: str = "", headers: Headers = ()) -> str:
         """Return the URL ``at``, to which a server has redirected, without all that may be secret."""
-        return self.cut(redact_url(at), url, headers)
+        # In this order: a part of a credential may look like the name of a parameter, whose value is cut.
+        return redact_url(self.cut(at, url, headers))
 
     def has(self, text: str) -> bool:
         """Return whether ``text`` has a credential of the run."""
-        pattern = _pattern(self._own) if self._own else None
+        pattern = pattern_of(self._own) if self._own else None
         return pattern is not None and (pattern.search(text) or pattern.search(unquote(text))) is not None
 
     def _of(self, url: str, headers: Headers) -> re.Pattern[str] | None:
@@ -140,7 +130,7 @@ class Echoes:
             own = (*own, *_secrets_of_url(url))
         if headers:
             own = (*own, *secrets_of_headers(headers))
-        return _pattern(own) if own else None
+        return pattern_of(own) if own else None
 
 
 def _secrets_of_url(url: str) -> list[str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from base64 import b32encode
 from collections.abc import Iterable
 from hashlib import blake2b
@@ -29,6 +30,7 @@ __all__ = [
     "cut_url_name",
     "escape",
     "escape_all",
+    "folded",
     "hashed",
     "is_invented",
     "list_path",
@@ -144,6 +146,11 @@ def one_line(text: str) -> str:
     if text.isprintable():
         return text
     return _UNSHOWABLE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def folded(name: str) -> str:
+    """Return what ``name`` has in common with those that a file system without case may take for it."""
+    return unicodedata.normalize("NFC", name).casefold().rstrip(". ")
 
 
 def _refuse(why: str, raw: str | bytes) -> BadName:

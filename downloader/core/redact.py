@@ -10,14 +10,16 @@ import json
 import re
 from collections.abc import Collection
 from functools import lru_cache
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Final
 from urllib.parse import quote, quote_plus, unquote, urlsplit
 
 __all__ = [
     "NAMING",
+    "SHORTEST",
     "credentials_in",
     "is_secret_param",
+    "pattern_of",
     "precedes_host",
     "redact",
     "redact_url",
@@ -27,6 +29,8 @@ __all__ = [
 
 NAMING: Final = 5
 """The rules for names of a job that begins now (``storage.records.JobSpec``); earlier jobs keep theirs."""
+SHORTEST: Final = 4
+"""Characters of a secret that is cut wherever it stands."""
 _MORE_SECRETS: Final = 4  # from these rules on, more parameters count as secrets
 _BY_THE_RFC: Final = 5  # from these on, a login is where RFC 3986 has it
 
@@ -95,6 +99,8 @@ _TARGET_QUERY: Final = re.compile(r"[?#]|$")
 _VALUES: Final = re.compile(r"(?=&[^&=]*=)")
 _MANY_LAYERS: Final = re.compile(r"%(?:25)+(?=[0-9A-Fa-f]{2})")
 _EQUALS: Final = re.compile(r"%3D", re.I)
+_EQUAL_SIGN: Final = re.compile(r"=|%3D", re.I)
+_MOST_NAMES: Final = 8  # of parameters that a secret may seem to have
 _TAIL: Final = re.compile(r"[)\]>}\"',.:;!]+$")
 _WORD: Final = re.compile(r"\S+")
 _BEFORE_USER: Final = re.compile(r"[/\\\"'(<\[{,=;&?#]")
@@ -400,6 +406,25 @@ def spellings(secret: str) -> set[str]:
     return {secret, repr(secret)[1:-1], json.dumps(secret)[1:-1], *quoted, *lower}
 
 
+@lru_cache(256)
+def pattern_of(secrets: tuple[str, ...]) -> re.Pattern[str] | None:
+    """Return a pattern of ``secrets`` in their usual spellings and any case, the longest first.
+
+    Also where ``redact`` has taken the beginning of one for the name of a parameter, and has cut the rest.
+    Those of fewer than SHORTEST characters do not count; None if none does.
+    """
+    forms = {form for secret in secrets if len(secret) >= SHORTEST for form in spellings(secret)}
+    if not forms:
+        return None
+    found = [re.escape(form) for form in sorted(forms, key=len, reverse=True)]
+    found += [
+        rf"{re.escape(form[: sign.start()])}(?:=|%3D){re.escape(_CUT)}"
+        for form in forms
+        for sign in islice(_EQUAL_SIGN.finditer(form, SHORTEST), _MOST_NAMES)
+    ]
+    return re.compile("|".join(found), re.I)
+
+
 def _cut_value(hit: re.Match[str]) -> str:
     if hit[3]:
         return f"{hit[1]}{hit[2]}{hit[3]}{_CUT}{hit[3]}"
@@ -413,11 +438,11 @@ def redact(text: str, secrets: Collection[str] = ()) -> str:
     them; the values of Authorization, Proxy-Authorization, Cookie, Set-Cookie and ``…-Token``, ``…-Key``
     headers, to the end of the line or of the quoted string; the word after Bearer and Basic;
     ``user:password@``; each string of ``secrets`` of at least 4 characters, longest first, in its usual
-    spellings; and everything after 64 KiB. Never raises.
+    spellings and any case; and everything after 64 KiB. Never raises.
     """
-    forms = {form for secret in secrets if len(secret) >= 4 for form in spellings(secret)}
-    for form in sorted(forms, key=len, reverse=True):
-        text = text.replace(form, _CUT)
+    # First: a part of one may look like the name of a parameter, whose value is cut, and the rest not.
+    if (pattern := pattern_of(tuple(secrets))) is not None:
+        text = pattern.sub(_CUT, text)
     if len(text) > _LONGEST:  # cut between words: a secret in half a URL might not be recognized
         text = text[:_LONGEST].rpartition(" ")[0] + " " + _CUT
     text = _HEADER.sub(_cut_value, text)

@@ -19,12 +19,14 @@ from typing import Any
 
 from downloader.core.content_codings import Codings, read_codings
 from downloader.errors import FetchError
+from downloader.process.long_work import Pauses
 
 __all__ = ["CHUNK", "accepted", "chunks", "codings_of"]
 
 CHUNK = 256 << 10
 """The size of a chunk, in bytes."""
 _ZLIB_OR_GZIP, _RAW_DEFLATE = 47, -15  # zlib's window bits: with zlib's or gzip's header; with neither
+_MOST_CODINGS = 5  # of one body, as in urllib3: each costs work for every byte
 _WINDOW_LOG = 23  # of zstd: 8 MiB, the most that a server may use (RFC 9659 §3)
 
 
@@ -83,44 +85,75 @@ def chunks(response: Any, decode: bool, *, as_it_comes: bool = False) -> Iterato
     if not codings:
         yield from raw
         return
-    coding = ", ".join(codings)
-    decoded: Callable[[bytes, Iterator[bytes]], Iterator[bytes]]
+    decoders = [_decoder(coding) for coding in codings]
+    if len(decoders) > _MOST_CODINGS or None in decoders:
+        missing = {coding for coding, decoder in zip(codings, decoders, strict=True) if decoder is None}
+        known = missing and missing <= {"br", "zstd"}
+        advice = "; to decode it: pip install 'mass-downloader[compressed]'" if known else ""
+        shown = ", ".join(codings)[:40]
+        raise FetchError("protocol", f"Content-Encoding {shown!r} was not requested{advice}")
+    head = _head_of(raw)
+    # A compressed body of zero bytes is an empty file: servers compress only a body that is not empty. A
+    # body without length and chunks is known to be empty only if the compressed data has its end.
+    if not head and (response.chunked or "Content-Length" in response.headers):
+        return
+    body: Iterator[bytes] = chain([head], raw)
+    for number, decoder in enumerate(reversed(decoders)):  # the last was applied last (RFC 9110 §8.4)
+        assert decoder is not None
+        body = decoder(_with_pauses(body) if number else body)
+    yield from body
+
+
+def _with_pauses(body: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield the pieces of ``body``, which another layer of coding may decode to nothing for a long time."""
+    pause = Pauses()
+    for piece in body:
+        pause()
+        yield piece
+
+
+def _decoder(coding: str) -> Callable[[Iterator[bytes]], Iterator[bytes]] | None:
+    """Return the function that decodes ``coding``, None if there is none in this environment."""
     if coding in ("gzip", "x-gzip", "deflate"):
-        decoded = functools.partial(_inflated, encoding=coding)
-    elif coding == "br" and _brotli() is not None:
-        decoded = _unbrotlied
-    elif coding == "zstd" and _zstd() is not None:
-        decoded = _unzstded
-    else:
-        missing = set(codings) <= {"br", "zstd"}
-        advice = "; to decode it: pip install 'mass-downloader[compressed]'" if missing else ""
-        raise FetchError("protocol", f"Content-Encoding {coding[:40]!r} was not requested{advice}")
+        return functools.partial(_inflated, encoding=coding)
+    if coding == "br" and _brotli() is not None:
+        return _unbrotlied
+    if coding == "zstd" and _zstd() is not None:
+        return _unzstded
+    return None
+
+
+def _head_of(raw: Iterator[bytes]) -> bytes:
+    """Return the first blocks of ``raw``, of two bytes or more if it has so many."""
     head = b""
     for block in raw:
         head += block
         if len(head) > 1:
             break
-    # A compressed body of zero bytes is an empty file: servers compress only a body that is not empty. A
-    # body without length and chunks is known to be empty only if the compressed data has its end.
-    if not head and (response.chunked or "Content-Length" in response.headers):
-        return
-    yield from decoded(head, raw)
+    return head
 
 
-def _inflated(head: bytes, raw: Iterator[bytes], encoding: str) -> Iterator[bytes]:
-    """Yield ``head`` and ``raw`` decompressed, in chunks of bounded size, whatever the ratio is."""
+def _inflated(raw: Iterator[bytes], encoding: str) -> Iterator[bytes]:
+    """Yield ``raw`` decompressed, in chunks of bounded size, whatever the ratio is.
+
+    gzip may have several members, and zeros behind the last, as on a tape; gzip(1) takes both.
+    """
+    head = _head_of(raw)
     wbits = _RAW_DEFLATE if encoding == "deflate" and _is_raw_deflate(head) else _ZLIB_OR_GZIP
     inflate = zlib.decompressobj(wbits)
     try:
         for block in chain([head], raw):
             left = block
             while left:
+                if inflate.eof:
+                    left = left.lstrip(b"\0")
+                    if not left:
+                        break
+                    inflate = zlib.decompressobj(wbits)
                 piece = inflate.decompress(left, CHUNK)
                 if piece:
                     yield piece
-                left = inflate.unconsumed_tail
-                if inflate.eof and inflate.unused_data:
-                    left, inflate = inflate.unused_data, zlib.decompressobj(wbits)
+                left = inflate.unused_data if inflate.eof else inflate.unconsumed_tail
         if tail := inflate.flush():
             yield tail
     except zlib.error as error:
@@ -140,12 +173,12 @@ def _is_raw_deflate(head: bytes) -> bool:
     return not zlib_header and head[:1] != b"\x1f"
 
 
-def _unbrotlied(head: bytes, raw: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield ``head`` and ``raw`` decompressed (RFC 7932), in chunks of bounded size."""
+def _unbrotlied(raw: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield ``raw`` decompressed (RFC 7932), in chunks of bounded size."""
     brotli = _brotli()
     decoder = brotli.Decompressor()
     try:
-        for block in chain([head], raw):
+        for block in raw:
             # Only that nothing comes says that nothing is left: it takes all input at once. A piece may be
             # twice as long as the limit.
             piece = decoder.process(block, output_buffer_limit=CHUNK)
@@ -158,8 +191,8 @@ def _unbrotlied(head: bytes, raw: Iterator[bytes]) -> Iterator[bytes]:
         raise _cut()
 
 
-def _unzstded(head: bytes, raw: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield ``head`` and ``raw`` decompressed (RFC 8878), in chunks of bounded size.
+def _unzstded(raw: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield ``raw`` decompressed (RFC 8878), in chunks of bounded size.
 
     A body may have several frames.
     """
@@ -167,7 +200,7 @@ def _unzstded(head: bytes, raw: Iterator[bytes]) -> Iterator[bytes]:
     options = {zstd.DecompressionParameter.window_log_max: _WINDOW_LOG}
     decoder = zstd.ZstdDecompressor(options=options)
     try:
-        for block in chain([head], raw):
+        for block in raw:
             left = block
             while left or not decoder.needs_input:
                 if decoder.eof:

@@ -10,7 +10,15 @@ from downloader.config.extensions import Option, one_of
 from downloader.config.sink_kinds import StoresColumns
 from downloader.config.source_kinds import refuse_later
 from downloader.errors import ConfigError, SourceError
-from downloader.sources.lists.files import FORMATS, WITH_COLUMNS, ListFile, find_files, is_list
+from downloader.sources.lists.files import (
+    FORMATS,
+    WITH_COLUMNS,
+    ListFile,
+    find_files,
+    is_list,
+    is_pattern,
+    may_be_in,
+)
 
 if TYPE_CHECKING:  # the command line loads every kind, for its help
     from downloader.config.config import Config
@@ -133,10 +141,13 @@ class UrlList:
         files = _files(config)
         # Of a bag, only its fetch.txt is read.
         is_bag = [file.form for file in files] == ["bagit"]
-        inside = config.output and os.path.isdir(config.source) and _is_same(config.source, config.output)
-        if inside and not is_bag:
+        several = is_pattern(config.source) or os.path.isdir(config.source)
+        local = config.output and not config.is_bucket
+        below = not config.sink_kind.shard_items(config)  # shards lie in DEST itself
+        if several and local and not is_bag and may_be_in(config.source, config.output, below=below):
             raise ConfigError(
-                "-o: DEST is the directory of the lists; what is stored there would be listed"
+                "-o: the lists are looked for in DEST, or below it; what is stored there would be listed. "
+                "Give another DEST, or move the lists"
             )
         self._check_columns(config, {file.form for file in files})
         for file in files:
@@ -212,10 +223,6 @@ class UrlList:
 
 
 KIND = UrlList()
-
-
-def _is_same(source: str, output: str) -> bool:
-    return os.path.realpath(source) == os.path.realpath(output)
 
 
 def _files(config: Config) -> list[ListFile]:

@@ -41,7 +41,7 @@ from downloader.storage.lock import lock, lock_destination
 from downloader.storage.name_key import name_key
 from downloader.storage.name_owners import settle_contested
 from downloader.storage.name_probes import colon_of, folds_names
-from downloader.storage.reserved_names import check_reserved, reserved_names
+from downloader.storage.reserved_names import Reserved, check_reserved, reserved_names
 
 __all__ = [
     "HOME",
@@ -151,7 +151,7 @@ class Destination:
         )
         collect_ledgers(self.home, self.journal, self._verify, self._undo)
         self.complete_since = "" if config.relist else self.journal.complete_since
-        self.reserved = {} if self._has_shards else reserved_names(config)
+        self.reserved = Reserved() if self._has_shards else reserved_names(config)
         # Before the listing is forgotten, which says what was stored.
         check_reserved(config, self.reserved, self.journal)
         if self.journal.ended and not self.journal.open_count():

@@ -12,6 +12,7 @@ from downloader.errors import FetchError, failure_kind
 from downloader.messages import Item
 from downloader.process.long_work import READ_AT_ONCE, Pauses, in_thread
 from downloader.sinks.sink import NEW, SAME, Claims, Recovered, Sink, Unprepared, Written
+from downloader.storage.reserved_names import Reserved
 from downloader.worker.active_batch import ActiveBatch
 
 __all__ = ["Exempt", "lost", "reconcile", "settled", "standing"]
@@ -20,11 +21,11 @@ __all__ = ["Exempt", "lost", "reconcile", "settled", "standing"]
 class Exempt(msgspec.Struct, frozen=True):
     """The rules for items that need no request.
 
-    ``reserved``: names that no item may have, since a file of the run itself has them, and what that file
-    is. ``standing``: files that were there before the job are kept.
+    ``reserved``: names that no item may have, since a file of the run itself has them. ``standing``: files
+    that were there before the job are kept.
     """
 
-    reserved: dict[str, str] = {}
+    reserved: Reserved = Reserved()
     standing: bool = False
 
 
@@ -83,7 +84,7 @@ def settled(
             continue
         if index in poison:
             yield index, FetchError("poison", failure_kind("poison").meaning)
-        elif option := rules.reserved.get(item.name):
+        elif option := rules.reserved.option(item.name):
             yield index, FetchError("reserved", f"{option} is this file; give that another place")
 
 

@@ -7,6 +7,7 @@ import msgspec
 from downloader.core.ownership import Rules
 from downloader.core.reached_hosts import ReachedHosts
 from downloader.files.directory import Entry
+from downloader.storage.reserved_names import Reserved
 
 __all__ = ["Setup"]
 
@@ -14,7 +15,7 @@ __all__ = ["Setup"]
 class Setup(msgspec.Struct, frozen=True):
     """What a worker needs besides the Config.
 
-    ``reached``: the hosts that any worker has reached. ``reserved``: see ``active_batch.Exempt``.
+    ``reached``: the hosts that any worker has reached. ``reserved``: see ``reconciling.Exempt``.
     ``records``: the path of its spool, None if it needs none.
     """
 
@@ -22,5 +23,5 @@ class Setup(msgspec.Struct, frozen=True):
     ledger: Entry
     rules: Rules
     reached: ReachedHosts
-    reserved: dict[str, str] = {}
+    reserved: Reserved = Reserved()
     records: Entry | None = None

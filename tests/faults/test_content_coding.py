@@ -87,16 +87,58 @@ def test_decoded_bodies_keep_all_checks(coding: str, tmp_path: Path) -> None:
         "not-packed": "protocol",
         "garbage-behind": "protocol",
         "other": "protocol",
-        "twice": "protocol",
     }
     assert result.files == {
-        **dict.fromkeys(("good", "upper"), HELLO),
+        **dict.fromkeys(("good", "upper", "twice"), HELLO),
         **dict.fromkeys(("large", "chunks"), HELLO * 15),
         **dict.fromkeys(("packed-nothing", "nothing"), b""),
         "tiny": b"x",
     }
     assert result.report["encoded"] == 0
     assert result.report["peak_rss_mb"]["worker"] < 120
+
+
+def test_several_codings_of_one_body(tmp_path: Path) -> None:
+    """An application packs, and the server in front of it once more; the last coding was applied last."""
+    packed = gzip.compress(HELLO)
+    both = gzip.compress(zlib.compress(HELLO * 15))
+    files: dict[str, Answer] = {
+        "twice": ok(gzip.compress(packed), "Content-Encoding: gzip, gzip"),
+        "two-fields": ok(both, "Content-Encoding: deflate", "Content-Encoding: gzip"),
+        "three": ok(
+            gzip.compress(brotli.compress(zlib.compress(HELLO))), "Content-Encoding: deflate, br, gzip"
+        ),
+        "inner-cut": ok(gzip.compress(packed[:-1]), "Content-Encoding: gzip, gzip"),
+        "outer-cut": ok(both[:-1], "Content-Encoding: deflate, gzip"),
+        "once": ok(packed, "Content-Encoding: gzip, gzip"),
+        "six": ok(packed, f"Content-Encoding: {', '.join(['gzip'] * 6)}"),
+        "unknown": ok(packed, "Content-Encoding: compress, gzip"),
+    }
+    with Server(files=files) as server:
+        result = download(server.url, tmp_path / "d", *QUICK, "--compressed")
+    assert result.codes == {
+        **dict.fromkeys(("inner-cut", "outer-cut"), "truncated"),
+        **dict.fromkeys(("once", "six", "unknown"), "protocol"),
+    }
+    assert result.files == {"twice": HELLO, "two-fields": HELLO * 15, "three": HELLO}
+
+
+def test_zeros_behind_a_body_in_gzip(tmp_path: Path) -> None:
+    """They are no member of it, wherever the blocks end; anything else is damage."""
+    header, packed = "Content-Encoding: gzip", gzip.compress(HELLO)
+    files: dict[str, Answer] = {
+        "zeros": ok(packed + bytes(700_000), header),
+        "blocks": [head(header, f"Content-Length: {len(packed) + 3}"), packed, *[b"\0"] * 3],
+        "between": ok(packed + bytes(9) + gzip.compress(b"end"), header),
+        "members": ok(packed + gzip.compress(b"end"), header),
+        "one-byte-more": ok(packed + b"\x1f", header),
+        "junk": ok(packed + b"junk", header),
+    }
+    with Server(files=files) as server:
+        result = download(server.url, tmp_path / "d", *QUICK, "--compressed")
+    assert result.codes == {"one-byte-more": "truncated", "junk": "protocol"}
+    both = dict.fromkeys(("between", "members"), HELLO + b"end")
+    assert result.files == {**dict.fromkeys(("zeros", "blocks"), HELLO), **both}
 
 
 def test_several_frames_of_zstd(tmp_path: Path) -> None:

@@ -296,6 +296,33 @@ def test_names_on_ntfs(run_downloader: Run, tmp_path: Path, ntfs: Path) -> None:
     assert run_downloader("verify", root).returncode == 0
 
 
+def test_own_files_on_ntfs(run_downloader: Run, ntfs: Path) -> None:
+    """The list, the report, the manifest and the failures are the run's, in whatever case."""
+    folds = "no case" in os.environ.get("PYTEST_CURRENT_TEST", "")
+    root = ntfs / "d"
+    root.mkdir()
+    names = ("List.txt", "Report.JSON", "M.csv", "FAILED.jsonl", "ok")
+    with Server(routes={f"/{name}": ok(b"theirs") for name in names}) as server:
+        lines = "".join(f"{server.url}/{name}\n" for name in names)
+        (root / "list.txt").write_text(lines)
+        own = (
+            "--report",
+            root / "report.json",
+            "--manifest",
+            root / "m.csv",
+            "--failures",
+            root / "failed.jsonl",
+        )
+        for _ in range(2):
+            done = run_downloader(root / "list.txt", "-o", root, "--json", *own)
+            report = json.loads(done.stdout)
+            wanted = {"reserved": 4} if folds else {}
+            assert (done.returncode, report["failed_by_error"]) == (int(folds), wanted), done
+            assert (root / "list.txt").read_text() == lines
+            assert json.loads((root / "report.json").read_text())["listed"] == 5
+    assert run_downloader("verify", root).returncode == 0
+
+
 def test_mirror_on_ntfs(run_downloader: Run, ntfs: Path) -> None:
     root = ntfs / "d"
     with Server(files={"a": ok(b"A"), "b": ok(b"B")}) as server:

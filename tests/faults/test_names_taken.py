@@ -328,6 +328,54 @@ def test_download_named_like_the_url_list(run_downloader: Run, tmp_path: Path) -
         assert (dest / "b").read_bytes() == b"b"
 
 
+@pytest.mark.parametrize(
+    ("source", "options"),
+    [
+        ("d/*.txt", ()),
+        ("d/lists/*.txt", ()),
+        ("d/lists", ()),
+        ("*/*.txt", ()),
+        ("**/*.txt", ()),
+        ("d/*/x/*.txt", ()),
+        ("d", ("--layout", "mirror")),
+        ("d", ("--store", "tar")),
+    ],
+)
+def test_lists_are_not_looked_for_in_the_destination(
+    source: str, options: tuple[str, ...], run_downloader: Run, tmp_path: Path
+) -> None:
+    """A file that a server sent would be a list when the same command is run again."""
+    (tmp_path / "d" / "lists").mkdir(parents=True)
+    (tmp_path / "d" / "x" / "x").mkdir(parents=True)
+    for directory in ("d", "d/lists", "d/x/x"):
+        (tmp_path / directory / "urls.txt").write_text("http://127.0.0.1:9/a\n")
+    refused = run_downloader(tmp_path / source, "-o", tmp_path / "d", *options)
+    assert refused.returncode == 2, refused
+    assert "what is stored there would be listed" in refused.stderr
+    assert not (tmp_path / "d" / ".downloader").exists()
+
+
+@pytest.mark.parametrize(
+    ("source", "options"),
+    [
+        ("lists/*.txt", ()),
+        ("l*/*.txt", ()),
+        ("*.txt", ()),
+        ("d/lists/*.txt", ("--store", "tar")),
+        (".", ()),
+    ],
+)
+def test_lists_beside_the_destination(
+    source: str, options: tuple[str, ...], run_downloader: Run, tmp_path: Path
+) -> None:
+    with Server(routes={"/a": ok(b"a")}) as server:
+        for directory in ("", "lists", "d/lists"):
+            (tmp_path / directory).mkdir(parents=True, exist_ok=True)
+            (tmp_path / directory / "urls.txt").write_text(f"{server.url}/a\n")
+        done = run_downloader(tmp_path / source, "-o", tmp_path / "d", "--json", *options)
+    assert (done.returncode, json.loads(done.stdout)["stored"]) == (0, 1), done
+
+
 @pytest.mark.parametrize("option", ["--report", "--failures"])
 def test_download_named_like_the_report(option: str, run_downloader: Run, tmp_path: Path) -> None:
     dest = tmp_path / "d"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import fnmatch
 import glob
 import os
 import re
@@ -28,6 +29,7 @@ __all__ = [
     "find_files",
     "is_list",
     "is_pattern",
+    "may_be_in",
 ]
 
 FORMATS: Final = ("txt", "csv", "tsv", "jsonl", "aria2", "bagit")
@@ -83,6 +85,31 @@ def is_list(source: str) -> bool:
 def is_pattern(source: str) -> bool:
     """Return whether ``source`` is a glob pattern, and not the path of a file with such a name."""
     return _MAGIC.search(source) is not None and not os.path.lexists(source)
+
+
+def may_be_in(source: str, directory: str, *, below: bool) -> bool:
+    """Return whether a file in ``directory`` may be one of those that ``source`` means.
+
+    ``source`` is a pattern or a directory; ``below``: also a file in a directory below. Files and
+    directories that are not there yet count, too.
+    """
+    directory = os.path.realpath(directory)
+    parts: list[str] = []
+    if is_pattern(source):
+        before = source[: _MAGIC.search(source).start()]  # type: ignore[union-attr]
+        parts = source[len(os.path.dirname(before)) :].strip("/").split("/")[:-1]
+        source = os.path.dirname(before) or ("/" if before.startswith("/") else ".")
+    searched = os.path.realpath(source)
+    if searched.startswith(os.path.join(directory, "")):
+        return below
+    if not os.path.join(directory, "").startswith(os.path.join(searched, "")):
+        return False
+    names = [name for name in os.path.relpath(directory, searched).split("/") if name != "."]
+    if "**" in parts:
+        names, parts = names[: parts.index("**")], parts[: parts.index("**")]
+    elif len(names) > len(parts) or (len(names) < len(parts) and not below):
+        return False
+    return all(fnmatch.fnmatchcase(name, part) for name, part in zip(names, parts, strict=False))
 
 
 def find_files(source: str, form: str, without: Collection[str] = ()) -> list[ListFile]:

@@ -151,6 +151,22 @@ KNOWN = (
         ),
     ),
     Mutant(
+        "first coding decoded first",
+        "a body that was packed twice is damaged",
+        "chunks",
+        "reversed(decoders)",
+        "decoders",
+        ("tests/faults/test_content_coding.py::test_several_codings_of_one_body",),
+    ),
+    Mutant(
+        "zeros behind gzip",
+        "a body in gzip with padding, which others read, fails after all retries",
+        "_inflated",
+        "left.lstrip(b'\\0')",
+        "left",
+        ("tests/faults/test_content_coding.py::test_zeros_behind_a_body_in_gzip",),
+    ),
+    Mutant(
         "truncated gzip counts as complete",
         "a compressed body that ends early is stored, short (requests does that)",
         "_inflated",
