@@ -56,6 +56,9 @@ SLOW_TO_OPEN = 0.25
 # It is as many times what connections took to open. Where the CPU is the limit, handshakes are slow, and
 # those that are begun in the place of others make all slower.
 _TIMES_USUAL, _LONGEST_SLOT = 4, 2.0
+_MOST_MACHINES = (
+    8  # behind a name, of which each may fail in its own way: a name server may name any number
+)
 _TUNNEL_OPEN = range(200, 300)
 _CUT = "the connection was cut in the TLS handshake"
 
@@ -216,6 +219,7 @@ class _CountedConnection:
     served = False  # whether it has served a request since it was opened
     good = False  # whether a request through it has succeeded, or failed for a reason of the file's
     _address = ""  # of its host that it is connected to
+    _failed: Collection[str] = ()  # addresses at which TLS has failed while it was opened
     response_class: Any = StrictResponse
 
     host: str
@@ -231,25 +235,35 @@ class _CountedConnection:
     def connect(self) -> None:
         """Connect; where TLS with a machine behind the name fails, to another one, if there is.
 
-        No attempt is charged for that: a wrong certificate would end it for good.
+        No attempt is charged for that: a wrong certificate would end it for good. Each is tried once.
         """
-        tried: set[str] = set()
+        self._failed: set[str] = set()
+        failed: ssl.SSLError | None = None
         while True:
             try:
                 return self._connect()
-            except ssl.SSLError:
+            except ssl.SSLError as error:
                 if self.proxy is not None:
                     raise  # not closed yet: urllib3 would take it for a failure of the proxy
-                tried.add(self._address)
-                self.close()
-                if not self._has_others(tried):
+                failed = error
+            except (NewConnectionError, ConnectTimeoutError):
+                if failed is None:
                     raise
+                raise failed from None  # nobody answers at the other addresses
+            self._failed.add(self._address)
+            self.close()
+            if len(self._failed) >= _MOST_MACHINES or not self._has_others(self._failed):
+                raise failed
 
     def _has_others(self, tried: Collection[str]) -> bool:
         try:
             return self.census.resolver.has_others(self._dns_host, tried)
         except socket.gaierror:
             return False
+
+    def _untried(self, addresses: list[str]) -> list[str]:
+        """Return those of ``addresses`` at which TLS has not failed, all if there are none."""
+        return [each for each in addresses if each not in self._failed] or addresses
 
     def _connect(self) -> None:
         self.census.enter(self.key)
@@ -314,16 +328,17 @@ class _CountedConnection:
     def _connect_to_any_address(self) -> Any:
         host, resolver = self._dns_host, self.census.resolver
         try:
-            addresses = resolver.addresses(host)
+            addresses = self._untried(resolver.addresses(host))
             try:
                 sock, self._address = connect(addresses, self.port, self.timeout)
             except TimeoutError:
                 raise
             except OSError:
                 # The name may have another address by now. No attempt is charged for the old one.
-                if not resolver.has_others(host, addresses):
+                if not resolver.has_others(host, {*addresses, *self._failed}):
                     raise
-                sock, self._address = connect(resolver.addresses(host), self.port, self.timeout)
+                others = self._untried(resolver.addresses(host))
+                sock, self._address = connect(others, self.port, self.timeout)
             return sock
         except socket.gaierror as error:
             failed: Exception = NameResolutionError(host, self, error)  # type: ignore[arg-type]

@@ -144,16 +144,16 @@ class Resolver:
         return len(known.addresses) > 1 or known.failed or monotonic() >= known.since + known.patience
 
     def has_others(self, host: str, tried: Collection[str]) -> bool:
-        """Return whether the first address of ``host`` is not one that was ``tried``.
+        """Return whether ``host`` has an address that was not ``tried``.
 
-        Looks the name up again if it is, and that was not done lately. Raises socket.gaierror if there is
-        no such name any more.
+        Looks the name up again if it has none, and that was not done lately. Raises socket.gaierror if
+        there is no such name any more.
         """
         found = self._find(host.strip("[]"))
-        if found is None or found[:1] == [] or found[0] in tried:
+        if not found or all(address in tried for address in found):
             self.forget(host)
             found = self.addresses(host)
-        return found[0] not in tried
+        return any(address not in tried for address in found)
 
     def _find(self, host: str) -> list[str] | None:
         """Return the addresses of ``host`` if they are known, or that there are none."""

@@ -111,3 +111,34 @@ def test_name_that_gets_another_address_during_the_run(end: str, lane: str, tmp_
     assert (result.exit, result.codes) == (0, {})
     assert result.files == {f"f{n}": b"whole" for n in range(FILES)}
     assert second.requests
+
+
+@pytest.mark.parametrize("lane", ["auto", "requests"])
+@pytest.mark.parametrize("others", ["refuse", "serve", "silent"])
+def test_bad_certificate_beside_machines_that_refuse(others: str, lane: str, tmp_path: Path) -> None:
+    """The addresses are tried once each, also where a connection ends up at the same one every time."""
+    certificates = Certificates(tmp_path)
+    good, bad = certificates.context(hosts=[NAME]), certificates.context(Tls.EXPIRED, [NAME])
+    addresses = ["127.0.0.2", "127.0.0.3", "127.0.0.4"]
+    with ExitStack() as running:
+        expired = running.enter_context(Server(default=ok(b"never"), tls=bad, host=addresses[1]))
+        if others != "refuse":
+            connected = [HANG] if others == "silent" else ()
+            running.enter_context(
+                Server(
+                    default=ok(b"whole"),
+                    connected=connected,
+                    tls=good,
+                    host=addresses[2],
+                    port=expired.port,
+                )
+            )
+        names = running.enter_context(name_server(addresses))
+        argv = ("--lane", lane, "--dns-server", names, "--cacert", str(certificates.ca), *OPTIONS)
+        result = download("-", tmp_path / "d", *argv, stdin=f"https://{NAME}:{expired.port}/f\n")
+        handshakes = expired.connections
+    if others == "serve":
+        assert (result.exit, result.files) == (0, {"f": b"whole"})
+    else:
+        assert (result.exit, result.codes) == (1, {"f": "tls-verify"})
+    assert handshakes <= (1 if others == "refuse" else 2)

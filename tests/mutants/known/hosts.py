@@ -141,10 +141,18 @@ KNOWN = (
         (f"{MACHINES}[refuses with 503-auto]", f"{MACHINES}[resets each request-requests]"),
     ),
     Mutant(
+        "machine with a wrong certificate asked for ever",
+        "beside an address that refuses, each connection leads to it again: the run never ends",
+        "_CountedConnection._untried",
+        "each not in self._failed",
+        "True",
+        ("tests/faults/test_machines.py::test_bad_certificate_beside_machines_that_refuse",),
+    ),
+    Mutant(
         "a wrong certificate of one machine is final",
         "a machine behind a name has an expired certificate: its files fail, although another one serves",
         "Resolver.has_others",
-        "return found[0] not in tried",
+        "return any(address not in tried for address in found)",
         "return False",
         tuple(
             f"{MACHINES}[{machine}-{lane}]"  # whichever machine comes first in one of them
@@ -218,7 +226,7 @@ KNOWN = (
         "attempt charged for an address of before",
         "a host gets another address: with few retries, files fail that the new one serves",
         "_CountedConnection._connect_to_any_address",
-        "not resolver.has_others(host, addresses)",
+        "not resolver.has_others(host, {*addresses, *self._failed})",
         "True",
         (f"{MOVED}[refuses-auto]", f"{MOVED}[refuses-requests]"),
     ),
