@@ -57,9 +57,7 @@ def check_contradictions(config: Config) -> None:
         raise ConfigError("--key needs --cert" + ("; a key of samples is index or name" if sharded else ""))
     if config.log_json and config.progress == "bar":
         raise ConfigError("--progress bar draws, --log-json writes lines; give one of the two")
-    given = [os.path.realpath(path) for _, path in config.written_files]
-    if len(set(given)) < len(given):
-        raise ConfigError("--report, --failures and --manifest are one file; give each its own")
+    _check_written(config)
     if config.fsync and not config.sink_kind.keeps:
         raise ConfigError(f"--fsync is for what is stored; --store {config.store} stores nothing")
     if config.dry_run and (config.report or config.failures or config.retry_failed):
@@ -69,6 +67,17 @@ def check_contradictions(config: Config) -> None:
         _check_engine(config)
     else:
         _check_places(config)
+
+
+def _check_written(config: Config) -> None:
+    for option, path in config.written_files:
+        if path == "-":
+            raise ConfigError(
+                f"{option} -: it is written to a file; /dev/stdout is standard output, ./- a file"
+            )
+    given = [os.path.realpath(path) for _, path in config.written_files]
+    if len(set(given)) < len(given):
+        raise ConfigError("--report, --failures and --manifest are one file; give each its own")
 
 
 def _check_manifest(config: Config) -> None:

@@ -94,6 +94,7 @@ def test_option_ranges(field: str, bad: float) -> None:
         ({"cert": "/"}, "--cert / cannot be read .Is a directory"),
         ({"report": "/proc/none/x"}, "does not exist"),
         ({"report": "x", "failures": "x"}, "are one file"),
+        ({"manifest": "-"}, "--manifest -: it is written to a file"),
         ({"dry_run": True, "failures": "x"}, "--dry-run fetches nothing"),
         ({"dry_run": True, "retry_failed": True}, "--dry-run fetches nothing"),
     ],
