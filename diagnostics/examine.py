@@ -105,6 +105,11 @@ def diagnose(
     if unlike := seen.result.get("unlike"):
         name, at = seen.result.get("name"), case.where(unlike)
         notes.append(f"measured was {name}: the client at {at} is none that can be copied; name --app")
+    if (own := seen.result.get("many", 1)) > 1:
+        shared = "one for each greenlet" if own >= question.requests else f"{own} for the greenlets"
+        notes.append(
+            f"the client is taken to be not shared: measured with {shared}, as the program has them"
+        )
     held = [_shown(case, each) for each in case.held[:5]]
     return Diagnosis(
         verdict=judgement.verdict,

@@ -36,6 +36,8 @@ _CLIENTS = re.compile(r"(requests|urllib3|pip\._vendor)\.")
 _PINNED = re.compile(
     r"Fingerprints did not match|Hostname mismatch|certificate is not valid for|doesn't match"
 )
+# pyOpenSSL's, where the probe makes a context trust its server that has made a connection of the program's.
+_USED = re.compile(r"Context has already been used to create a Connection")
 # What is raised where a connection fails, or the interpreter itself.
 _NETWORK = re.compile(
     r"(\w*\.)*(OSError|IOError|EnvironmentError|(Connection|BrokenPipe|Blocking|ChildProcess|Timeout|Permission"
@@ -81,7 +83,7 @@ def _is_provoked(error: dict[str, object]) -> bool:
     name, stack = str(error["class"]), error["stack"]
     assert isinstance(stack, list)
     last = name.rpartition(".")[2]
-    if _PINNED.search(str(error["text"])):
+    if _PINNED.search(str(error["text"])) or _USED.search(str(error["text"])):
         return True
     if _CLIENTS.match(name) and last in _REFUSED:
         return True

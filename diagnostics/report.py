@@ -27,7 +27,7 @@ def show(question: Question, found: Diagnosis, console: Console, fixed: bool, pr
         console.print(Text.assemble(("note  ", "bold"), note))
     head = "limit " if found.verdict == "concurrent" else "cause "
     for cause in found.causes:
-        console.print(Text.assemble((head, "bold"), (cause.code, "yellow"), f"  {cause.where}"))
+        console.print(Text.assemble((head, "bold"), (cause.code, "yellow"), f"  {cause.where}".rstrip()))
         for line in [cause.summary, *cause.evidence]:
             console.print(Text(f"      {line}"))
         for line in cause.explanation.strip().splitlines():
@@ -57,6 +57,8 @@ def headline(found: Diagnosis) -> str:
     """Return the verdict with its numbers, in one line."""
     took = f"{found.requests} × {found.delay_s:g} s took {found.wall_s:.2f} s"
     ratio = f"(concurrency {found.concurrency:.1f} of {found.requests})"
+    if not found.error and any(cause.code == "no-request" for cause in found.causes):
+        return "HTTPS was not measured: the fetch sends no request to the server of the probe"
     return {
         "concurrent": f"HTTPS is concurrent: {took} {ratio}",
         "serialized": f"HTTPS is serialized: {took} {ratio}",

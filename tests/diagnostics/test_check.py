@@ -245,3 +245,17 @@ def test_own_limit_is_reported_and_is_no_failure(run, write):
     assert answer.code == 0
     assert "limit small-pool  proj.py:9" in answer.out
     assert "fix" not in answer.out
+
+
+def test_fetch_that_goes_elsewhere_is_not_said_to_fail(run, write):
+    write(
+        "proj",
+        "from gevent import monkey; monkey.patch_all()\nimport requests\ndef fetch(url):\n    pass\n",
+    )
+    answer = run("--app", "proj:fetch")
+    assert answer.code == 3, answer
+    begin = answer.out.splitlines()[:2]
+    assert begin == [
+        "FAIL  HTTPS was not measured: the fetch sends no request to the server of the probe",
+        "cause no-request",
+    ]

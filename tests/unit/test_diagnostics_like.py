@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 import requests
 import urllib3
+from gevent.lock import RLock
 from requests.adapters import HTTPAdapter
 
-from diagnostics.agent.https_agent import like
+from diagnostics.agent.https_agent import like, sharing
 from diagnostics.evidence import Case
 from diagnostics.model import Observation, Question, Target
 from diagnostics.provoked import no_verdict
@@ -98,14 +99,15 @@ def test_session_in_which_another_one_logs_in_is_the_client() -> None:
     assert reached(session, f"{HOST}/x").session is session
 
 
-def test_session_for_each_request_is_known_to_its_stack_alone() -> None:
-    kept: list[Any] = []
+KEPT: list[Any] = []
 
+
+def test_session_for_each_request_is_known_to_its_greenlet_alone() -> None:
     class Looks(HTTPAdapter):
         def send(self, *args: Any, **kwargs: Any) -> Any:
             seen = like.Seen(sys._getframe())
-            seen.look_who_else_knows(sys._getframe())
-            raise Reached(seen.alone)
+            seen.look_who_else_knows()
+            raise Reached(seen.many)
 
     def fetch(keep: Any = lambda session: None) -> Any:
         with requests.Session() as session:
@@ -113,19 +115,70 @@ def test_session_for_each_request_is_known_to_its_stack_alone() -> None:
             keep(session)
             with pytest.raises(Reached) as caught:
                 session.get(f"{HOST}/x")
+            KEPT.clear()
             return caught.value.frame
 
-    assert fetch() is True
-    assert fetch(kept.append) is False
-    assert fetch(lambda session: kept.append(session.get)) is False
-    assert fetch(lambda session: kept.append(lambda: session)) is False
+    def keep_three(session: Any) -> None:
+        KEPT.extend([session, requests.Session(), requests.Session()])
+
+    assert fetch() == sharing.MANY
+    assert fetch(KEPT.append) == 1
+    assert fetch(lambda session: KEPT.append(session.get)) == 1
+    assert fetch(lambda session: KEPT.append(lambda: session)) == 1
+    assert fetch(keep_three) == 3
+
+
+class Worker:
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+
+def test_workers_that_share_a_client_have_one() -> None:
+    KEPT.append([Worker(requests.Session()) for _ in range(4)])
+    try:
+        assert sharing.clients_like(KEPT[0][0].client) == 4
+        KEPT[0][1].client = KEPT[0][0].client
+        assert sharing.clients_like(KEPT[0][0].client) == 2
+        KEPT.append(KEPT[0][0].client)
+        assert sharing.clients_like(KEPT[1]) == 1
+    finally:
+        KEPT.clear()
+
+
+def test_lock_of_one_session_is_new_and_a_shared_one_is_not() -> None:
+    session = requests.Session()
+    session.own = RLock()  # type: ignore[attr-defined]
+    session.shared = RLock()  # type: ignore[attr-defined]
+    KEPT.append(session.shared)  # type: ignore[attr-defined]
+    try:
+        assert list(sharing.locks_of(session)()) == ["own"]
+        assert sharing.locks_of(session, new=False)() == {}
+    finally:
+        KEPT.clear()
+
+
+def test_context_of_pyopenssl_is_set_up_once() -> None:
+    set_up: list[Any] = []
+
+    class PyOpenSSLContext:
+        verify_mode = property(lambda self: 2, lambda self, value: set_up.append(value))
+
+        def load_verify_locations(self, *args: Any) -> None:
+            set_up.append(args)
+
+    made = like._set_once(PyOpenSSLContext())
+    for _ in range(3):
+        made.verify_mode = 2
+        made.load_verify_locations("ca.pem")
+    assert set_up == [("ca.pem",)]
 
 
 def test_pool_is_like_that_of_the_host() -> None:
     pool = urllib3.HTTPSConnectionPool(
         "api.example", 9443, maxsize=1, block=True, assert_hostname="api.example"
     )
-    made, shown = like.pool(pool, OPTIONS)
+    give, shown = like.pool(pool, OPTIONS)
+    made = give()
     assert (made.host, made.port, made.block, made.pool.maxsize) == ("localhost", 1, True, 1)
     assert (made.ca_certs, made.assert_hostname) == ("ca.pem", None)
     assert made.pool is not pool.pool
@@ -136,7 +189,7 @@ def test_pool_is_like_that_of_the_host() -> None:
 def test_manager_has_pools_of_its_own() -> None:
     manager = urllib3.PoolManager(num_pools=1, maxsize=2, block=True)
     pool = manager.connection_from_url(HOST)
-    made = like.manager(manager, OPTIONS)
+    made = like.manager(manager, OPTIONS)()
     other = made.connection_from_url(URL)
     assert (other.pool.maxsize, other.block, other.ca_certs) == (2, True, "ca.pem")
     assert manager.connection_from_url(HOST) is pool
@@ -178,6 +231,7 @@ SSL = [("/usr/lib/python3.11/ssl.py", 7, "do_handshake")]
         ("requests.SSLError", "handshake failure", SSL, ["ssl.SSLError"], False),
         ("app.errors.ApiError", "failed", OWN, ["requests.ConnectionError"], False),
         ("ConnectionError", "reset", OWN, [], False),
+        ("ValueError", "Context has already been used to create a Connection", SSL, [], True),
         ("RecursionError", "depth", OWN, [], False),
         ("AttributeError", "no attribute", SSL, [], False),
         ("gevent.LoopExit", "blocks forever", OWN, [], False),

@@ -105,15 +105,15 @@ def _as_urllib3(make, options):
     elif verify is not None:
         keywords.update(cert_reqs="CERT_REQUIRED", ca_certs=verify)
     pool = make(**keywords)
-    return _as_pool(pool, options)
+    return _as_pool(lambda: pool, options)
 
 
-def _as_pool(pool, options, shown=None):
-    # type: (Any, Dict[str, Any], Optional[Callable[[str], str]]) -> Fetch
+def _as_pool(give, options, shown=None):
+    # type: (Callable[[], Any], Dict[str, Any], Optional[Callable[[str], str]]) -> Fetch
     def fetch(url):
         # type: (str) -> None
         asked = shown(url) if shown is not None else url
-        response = pool.request("GET", asked, timeout=options["limit"], retries=False)
+        response = give().request("GET", asked, timeout=options["limit"], retries=False)
         if response.status >= 400:
             raise others.BadRequest("HTTP status %d" % response.status)
 
@@ -277,13 +277,17 @@ def of_connection(frame, options):
     stack.
     """
     seen, other = like.Seen(frame), None  # type: Any, Any
-    if options.get("look"):
-        seen.look_who_else_knows(frame)
     while frame is not None:
         own = frame.f_locals.get("self")
         if others.knows(own):
             other = own
         frame = frame.f_back
+    if options.get("look"):
+        try:
+            seen.look_who_else_knows(other)
+        except Exception:  # what the application's objects raise; its own request must not fail of it
+            seen.many, seen.own = 1, False
+        options["look"](seen.many)
     return _of(seen, other, options)
 
 
@@ -317,11 +321,11 @@ def _with(seen, other, options):
         return _as_requests(None, options, get, shown), type(seen.session).__module__ + ".Session"
     if seen.manager is not None:
         name = type(seen.manager).__module__ + ".PoolManager"
-        return _as_pool(like.manager(seen.manager, options), options), name
+        return _as_pool(like.manager(seen.manager, options, seen.many), options), name
     if seen.pool is not None:
-        pool, shown = like.pool(seen.pool, options)
-        return _as_pool(pool, options, shown), type(seen.pool).__module__ + ".HTTPSConnectionPool"
+        give, shown = like.pool(seen.pool, options, seen.many)
+        return _as_pool(give, options, shown), type(seen.pool).__module__ + ".HTTPSConnectionPool"
     # The opener of a program that has requests or urllib3 is hardly its client: a check of health, say.
     if other is None and seen.opener is not None and not any(name in sys.modules for name in _KNOWN):
         return others.as_opener(seen.opener, options), "urllib"
-    return others.like(other, options) if other is not None else None
+    return others.like(other, options, seen.many) if other is not None else None

@@ -59,6 +59,7 @@ class Agent(object):
         self._fetch = None  # type: Optional[Tuple[Fetch, str]]  # how it fetched then
         # How its threads that are no greenlets fetched (None: not those of gevent's pool), and where.
         self._threads = None  # type: Optional[Tuple[Any, Any]]
+        self._many = 1  # clients like the one that is measured, as the program has for its greenlets
         self._unlike = None  # type: Any  # where a client fetches that is not the one that is measured
         self._asked = 0.0  # time of the controller's first signal
         self._scheduled = False  # a greenlet was started to probe
@@ -115,6 +116,7 @@ class Agent(object):
             # type: (Dict[str, Any]) -> None
             result["foreign"] = foreign
             result["unlike"] = self._unlike
+            result["many"] = self._many
             result["applied"] = sorted(set(remedies.applied))
             # Include what the first fetch changed in the process: it may have patched.
             now = facts.refreshed(before)
@@ -404,7 +406,7 @@ class Agent(object):
     def _probe(self, frame):
         # type: (Optional[FrameType]) -> None
         options = self.options()
-        options.update(look=True, waits=self._go_on)
+        options.update(look=self._note_many, waits=self._go_on)
         found = fetchers.of_connection(frame, options) if frame is not None else self._fetch
         if found is None and self._threads is not None:
             found, user = self._threads
@@ -425,6 +427,10 @@ class Agent(object):
             return
         self._pause = pause.Pause()
         self._pause.during(lambda: self.measure(*(found or (None, ""))), stops=frame is not None)
+
+    def _note_many(self, many):
+        # type: (int) -> None
+        self._many = many
 
     def _go_on(self):
         # type: () -> None

@@ -5,17 +5,18 @@ host, by a base URL. What serves that host serves the probe's URL in the copy. T
 hooks and contexts of the originals, and leave the originals and their connections as they are.
 """
 
-import gc
+import itertools
 import re
-from types import FrameType, MethodType
+
+from . import sharing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from types import FrameType
     from typing import Any, Callable, Dict, List, Optional, Tuple
 
     Fetch = Callable[[str], Any]
 
-_OPTIMIZED = 1  # a flag of code whose locals are its own: of a function
 _METHODS = ("GET", "POST", "PUT", "HEAD", "PATCH", "DELETE", "OPTIONS")
 # What is true of the application's server alone, or leads to a proxy, as parameters of urllib3's pools.
 _OF_THE_SERVER = ("assert_hostname", "assert_fingerprint", "server_hostname")
@@ -26,8 +27,8 @@ class Seen(object):
     """The clients in the stack of a connection, the outermost of each kind.
 
     ``url``: the one that is sent to; ``asked``: the URL or path that the application gave to its session;
-    ``plain``: it called ``requests.get`` or the like, which makes a session for each request; ``alone``:
-    the session is known to this stack alone, so the application makes one for each request, too.
+    ``plain``: it called ``requests.get`` or the like, which makes a session for each request; ``many``: how
+    many clients like it the application has for its greenlets (``sharing``); ``own``: not only its adapter.
     """
 
     def __init__(self, frame):
@@ -38,26 +39,43 @@ class Seen(object):
         self.pool = None  # type: Any
         self.opener = None  # type: Any
         self.url = self.asked = ""
-        self.plain = self.alone = False
+        self.plain = self.own = False
+        self.many = 1
         while frame is not None:
             self._look_at(frame)
             frame = frame.f_back
 
-    def look_who_else_knows(self, frame):
-        # type: (Optional[FrameType]) -> None
-        """Set ``alone`` for the stack of ``frame``. This goes through all objects of the process."""
-        if self.session is None or self.plain:
+    def look_who_else_knows(self, other=None):
+        # type: (Any) -> None
+        """Set ``many`` for the client in the current greenlet's stack, ``other`` where it has none here."""
+        if self.plain:
             return
-        mine = {id(vars(self))}
-        while frame is not None:
-            if frame.f_code.co_flags & _OPTIMIZED:  # elsewhere the locals are those of a module or a class
-                mine.add(id(frame.f_locals))
-            frame = frame.f_back
-        found = gc.get_referrers(self.session)
-        for each in found:  # not in a generator, which would know each as well
-            if each is not self and id(each) not in mine and not _is_of_a_call(each, found):
-                return
-        self.alone = True
+        client = None
+        for each in (other, self.pool, self.manager, self.session):
+            client = each if each is not None else client
+        if client is None:
+            return
+        self.many = sharing.clients_like(client, (self, vars(self)))
+        self.own = self.many > 1
+        if self.session is not None and self.adapter is not None:
+            self._look_at_adapters()
+
+    def _look_at_adapters(self):
+        # type: () -> None
+        """Reduce ``many`` where the session's adapter is of several; raise it where it has several."""
+        adapters, manager = self.session.adapters, getattr(self.adapter, "poolmanager", None)
+        alike = dict(
+            (id(each), prefix)
+            for prefix, each in adapters.items()
+            if type(each) is type(self.adapter) and prefix not in ("https://", "http://")
+        )
+        for each in (self.adapter, manager):
+            if self.many > 1 and each is not None:
+                self.many = min(self.many, sharing.clients_like(each, (self, vars(self), adapters)))
+        self.own = self.many > 1
+        if self.many == 1 and id(self.adapter) in alike:
+            # One for each of several servers, or of their paths.
+            self.many = len(alike)
 
     def _look_at(self, frame):
         # type: (Any) -> None
@@ -124,14 +142,6 @@ def idle(modules):
     return seen
 
 
-def _is_of_a_call(each, found):
-    # type: (Any, List[Any]) -> bool
-    """Return whether ``each`` of what is ``found`` is a frame, or a method that only frames know."""
-    if type(each) is MethodType:
-        return all(type(other) is FrameType or other is found for other in gc.get_referrers(each))
-    return type(each) is FrameType
-
-
 def _asked(frame, url):
     # type: (FrameType, str) -> str
     """Return the argument in ``frame`` that ends what was sent to ``url``; "" if there is none."""
@@ -156,19 +166,40 @@ def session(seen, options):
     """
     own, base = seen.session, _base(options["url"])
     changed, prefix = _base_of(seen, base)
+    adapter, locks = seen.adapter, sharing.locks_of(own, seen.own)
+    if adapter is None and seen.url:
+        adapter = own.get_adapter(seen.url)
+    of_adapter = sharing.locks_of(adapter, seen.many > 1)
 
     def make():
         # type: () -> Any
         adapters = type(own.adapters)(own.adapters)
         more = {"proxies": {}} if options["own"] else {}  # type: Dict[str, Any]
+        more.update(locks())
         made = _like(own, dict(changed, adapters=adapters, **more))
-        if seen.adapter is not None or seen.url:
-            made.mount(base + "/", _adapter(seen.adapter or own.get_adapter(seen.url), seen.alone))
+        if adapter is not None:
+            made.mount(base + "/", _adapter(adapter, seen.many > 1, of_adapter()))
         return made
 
-    made = make()
-    get = lambda: (make() if seen.alone else made).get  # noqa: E731
-    return get, lambda url: url[len(prefix) :] if prefix and url.startswith(prefix) else url
+    give = in_turn(make, seen.many)
+    return lambda: give().get, lambda url: url[len(prefix) :] if prefix and url.startswith(prefix) else url
+
+
+def in_turn(make, many):
+    # type: (Callable[[], Any], int) -> Callable[[], Any]
+    """Return what gives a client that ``make`` makes: a new one each time, or ``many`` in turn."""
+    made = [make()]
+    order = itertools.count()
+
+    def give():
+        # type: () -> Any
+        if many >= sharing.MANY:
+            return made.pop() if made else make()
+        while len(made) < many:
+            made.append(make())
+        return made[next(order) % many]
+
+    return give
 
 
 def _base_of(seen, base):
@@ -185,8 +216,8 @@ def _base_of(seen, base):
     return {}, ""
 
 
-def _adapter(own, new):
-    # type: (Any, bool) -> Any
+def _adapter(own, new, locks):
+    # type: (Any, bool, Dict[str, Any]) -> Any
     """Return an adapter with pools of its own: the first to another host may close the application's.
 
     ``new``: it makes its context, too, where it knows how.
@@ -194,10 +225,53 @@ def _adapter(own, new):
     manager = getattr(own, "poolmanager", None)
     if manager is None:
         return own
-    made = _like(own, {"poolmanager": _manager(manager, {}), "proxy_manager": {}})
+    changed = {"poolmanager": _manager(manager, {}), "proxy_manager": {}}
+    made = _like(own, dict(changed, **locks))
     if new and made is not own and hasattr(own, "_pool_maxsize"):
         made.init_poolmanager(own._pool_connections, own._pool_maxsize, block=own._pool_block)
+    settings = made.poolmanager.connection_pool_kw
+    if made is not own and _is_of_pyopenssl(settings.get("ssl_context")):
+        made.poolmanager.connection_pool_kw = dict(settings, ssl_context=_set_once(settings["ssl_context"]))
     return made
+
+
+_SET_ONCE = ("load_cert_chain", "load_verify_locations", "set_alpn_protocols", "set_ciphers")
+_settled = []  # type: List[Tuple[Any, Any]]
+_SET_TO = ("maximum_version", "minimum_version", "options", "verify_flags", "verify_mode")
+
+
+def _is_of_pyopenssl(context):
+    # type: (Any) -> bool
+    return "PyOpenSSLContext" in [cls.__name__ for cls in type(context).__mro__]
+
+
+def _set_once(context):
+    # type: (Any) -> Any
+    """Return urllib3's ``context`` of pyOpenSSL for several connections.
+
+    urllib3 sets the same for each of them, and from pyOpenSSL 26 on a context that has made a connection
+    refuses that. A program that has a context for each connection does not see it.
+    """
+    for other, made in _settled:  # what is set is the same for several copies of an adapter, too
+        if other is context:
+            return made
+    done = set()  # type: set[Any]
+
+    def once(method):
+        # type: (Any) -> Any
+        def call(*arguments, **keywords):
+            # type: (*Any, **Any) -> None
+            key = method.__name__, repr(arguments), repr(sorted(keywords.items()))
+            if key not in done:
+                method(*arguments, **keywords)
+                done.add(key)
+
+        return call
+
+    changed = dict((name, once(getattr(context, name))) for name in _SET_ONCE if hasattr(context, name))
+    changed.update((name, _Unchanged(context, name)) for name in _SET_TO if hasattr(context, name))
+    _settled.append((context, _like(context, changed)))
+    return _settled[-1][1]
 
 
 def _manager(own, changed):
@@ -208,28 +282,28 @@ def _manager(own, changed):
     return _like(own, changed)
 
 
-def manager(own, options):
-    # type: (Any, Dict[str, Any]) -> Any
-    """Return a pool manager like ``own``, which trusts the probe's server."""
+def manager(own, options, many=1):
+    # type: (Any, Dict[str, Any], int) -> Callable[[], Any]
+    """Return what gives pool managers like ``own``, which trust the probe's server."""
     left_out = _OF_THE_SERVER + (_OF_THE_PROXY if options["own"] else ())
     kept = dict((key, value) for key, value in own.connection_pool_kw.items() if key not in left_out)
-    return _manager(own, {"connection_pool_kw": dict(kept, **_trust(options))})
+    locks = sharing.locks_of(own, many > 1)
+    if _is_of_pyopenssl(kept.get("ssl_context")):
+        kept["ssl_context"] = _set_once(kept["ssl_context"])
+    changed = {"connection_pool_kw": dict(kept, **_trust(options))}
+    return in_turn(lambda: _manager(own, dict(changed, **locks())), many)
 
 
-def pool(own, options):
-    # type: (Any, Dict[str, Any]) -> Tuple[Any, Callable[[str], str]]
-    """Return a pool like ``own`` for the host of the probe, and what makes a path of its URLs."""
+def pool(own, options, many=1):
+    # type: (Any, Dict[str, Any], int) -> Tuple[Callable[[], Any], Callable[[str], str]]
+    """Return what gives pools like ``own`` for the host of the probe, and what makes a path of its URLs."""
     base = _base(options["url"])
     host, _, port = base.partition("://")[2].rpartition("@")[2].partition(":")
     size = own.pool.maxsize
-    queue = own.QueueCls(size)
-    for _ in range(size):
-        queue.put(None)
     changed = {
         "host": host,
         "_tunnel_host": host,
         "port": int(port or 443),
-        "pool": queue,
         "num_connections": 0,
         "num_requests": 0,
         "conn_kw": dict((key, value) for key, value in own.conn_kw.items() if key not in _OF_THE_SERVER),
@@ -238,8 +312,19 @@ def pool(own, options):
     }  # type: Dict[str, Any]
     if options["own"]:
         changed.update(proxy=None, proxy_config=None)
-    made = _like(own, dict(changed, **_trust(options)))
-    return made, lambda url: url[len(base) :] if url.startswith(base) else url
+    changed.update(_trust(options))
+    if _is_of_pyopenssl(changed["conn_kw"].get("ssl_context")):
+        changed["conn_kw"]["ssl_context"] = _set_once(changed["conn_kw"]["ssl_context"])
+    locks = sharing.locks_of(own, many > 1)
+
+    def make():
+        # type: () -> Any
+        queue = own.QueueCls(size)
+        for _ in range(size):
+            queue.put(None)
+        return _like(own, dict(changed, pool=queue, **locks()))
+
+    return in_turn(make, many), lambda url: url[len(base) :] if url.startswith(base) else url
 
 
 def _trust(options):
@@ -273,6 +358,28 @@ class _Own(object):
         self._value = value
 
 
+class _Unchanged(_Own):
+    """An attribute of another object, which is not set again to what it is."""
+
+    def __init__(self, other, name):
+        # type: (Any, str) -> None
+        self._other, self._name = other, name
+
+    def __get__(self, own, kind):
+        # type: (Any, Any) -> Any
+        return getattr(self._other, self._name)
+
+    def __set__(self, own, value):
+        # type: (Any, Any) -> None
+        if getattr(self._other, self._name) != value:
+            setattr(self._other, self._name, value)
+
+
+def _own(value):
+    # type: (Any) -> _Own
+    return value if isinstance(value, _Own) else _Own(value)
+
+
 def _like(own, changed):
     # type: (Any, Dict[str, Any]) -> Any
     """Return an object that is ``own`` but for the attributes ``changed``.
@@ -284,7 +391,7 @@ def _like(own, changed):
     kind = type(own)  # type: Any
     try:
         made = object.__new__(
-            type(kind)(kind.__name__, (kind,), dict((name, _Own(value)) for name, value in changed.items()))
+            type(kind)(kind.__name__, (kind,), dict((name, _own(value)) for name, value in changed.items()))
         )
         made.__dict__ = own.__dict__
         return made

@@ -8,6 +8,9 @@ takes it.
 import copy
 import sys
 
+from . import sharing
+from .like import in_turn
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, Tuple
@@ -37,14 +40,16 @@ def _kind(own):
     return ""
 
 
-def like(own, options):
-    # type: (Any, Dict[str, Any]) -> Tuple[Fetch, str]
-    """Return a fetch that does the same as the client ``own``, and its name."""
+def like(own, options, many=1):
+    # type: (Any, Dict[str, Any], int) -> Tuple[Fetch, str]
+    """Return a fetch that does the same as the client ``own``, or ``many`` like it, and its name."""
     if _kind(own) == "httpx":
-        return _as_httpx(_httpx_like(own, options), options), "httpx.Client"
+        locks = sharing.locks_of(own, many > 1)
+        give = in_turn(lambda: _httpx_like(own, options, locks()), many)
+        return _as_httpx(give, options), "httpx.Client"
     pool = own._connection_pool
     context = _trusting(getattr(pool, "ssl_context", None), options)
-    return _as_geventhttpclient(pool.size, context, options), "geventhttpclient.HTTPClient"
+    return _as_geventhttpclient(pool.size, context, options, many), "geventhttpclient.HTTPClient"
 
 
 def imported(options):
@@ -54,7 +59,7 @@ def imported(options):
     if "httpx" in sys.modules and ssl is not None:
         context = _trusting(default_context(ssl), options)
         client = sys.modules["httpx"].Client(verify=context)
-        return _as_httpx(client, options), "httpx.Client"
+        return _as_httpx(lambda: client, options), "httpx.Client"
     if "geventhttpclient" in sys.modules:
         context = _trusting(default_context(sys.modules["gevent.ssl"]), options)
         return _as_geventhttpclient(_MANY, context, options), "geventhttpclient.HTTPClient"
@@ -97,10 +102,11 @@ def as_opener(opener, options):
     return fetch
 
 
-def _httpx_like(own, options):
-    # type: (Any, Dict[str, Any]) -> Any
+def _httpx_like(own, options, locks):
+    # type: (Any, Dict[str, Any], Dict[str, Any]) -> Any
     httpx = sys.modules["httpx"]  # type: Any
     client = copy.copy(own)
+    client.__dict__.update(locks)
     pool = getattr(own._transport, "_pool", None)  # type: Any
     if type(own._transport) is httpx.HTTPTransport and hasattr(pool, "_ssl_context"):
         limits = httpx.Limits(
@@ -113,21 +119,21 @@ def _httpx_like(own, options):
     return client
 
 
-def _as_httpx(client, options):
-    # type: (Any, Dict[str, Any]) -> Fetch
+def _as_httpx(give, options):
+    # type: (Callable[[], Any], Dict[str, Any]) -> Fetch
     def fetch(url):
         # type: (str) -> None
-        response = client.get(url, timeout=options["limit"])
+        response = give().get(url, timeout=options["limit"])
         if response.status_code >= 400:
             raise BadRequest("HTTP status %d" % response.status_code)
 
     return fetch
 
 
-def _as_geventhttpclient(size, context, options):
-    # type: (int, Any, Dict[str, Any]) -> Fetch
-    """Return a fetch with a single client, which is created for the first URL's host."""
-    clients = []  # type: List[Any]
+def _as_geventhttpclient(size, context, options, many=1):
+    # type: (int, Any, Dict[str, Any], int) -> Fetch
+    """Return a fetch with ``many`` clients, which are created for the first URL's host."""
+    clients = []  # type: List[Any]  # what gives them
     keywords = {
         "concurrency": size,
         "connection_timeout": options["limit"],
@@ -140,8 +146,9 @@ def _as_geventhttpclient(size, context, options):
     def fetch(url):
         # type: (str) -> None
         if not clients:
-            clients.append(sys.modules["geventhttpclient"].HTTPClient.from_url(url, **keywords))
-        response = clients[0].get(url)
+            make = sys.modules["geventhttpclient"].HTTPClient.from_url
+            clients.append(in_turn(lambda: make(url, **keywords), many))
+        response = clients[0]().get(url)
         response.read()
         if response.status_code >= 400:
             raise BadRequest("HTTP status %d" % response.status_code)

@@ -25,7 +25,13 @@ HANG = {
 }
 # The slow scenarios by cause; the comment names the one that is not slow.
 COVERED = {
-    "": {  # client_of_one_host/adapter, holds_what_the_probe_needs/login, session_of_another_shape/answer
+    # client_for_each/thread and /context, client_of_one_host/adapter, holds_what_the_probe_needs/login,
+    # session_of_another_shape/answer
+    "": {
+        "client_for_each/manager",
+        "client_for_each/pool",
+        "client_for_each/prefixes",
+        "client_for_each/workers",
         "client_of_one_host/allowed",
         "client_of_one_host/for each request",
         "holds_what_the_probe_needs/ten workers",
@@ -48,6 +54,7 @@ COVERED = {
         "assigned_clock",
         "burst_then_lock",
         "chain_then_lock",
+        "client_for_each/one lock",
         "client_of_one_host/lock",
         "holds_what_the_probe_needs/lock",
         "holds_what_the_probe_needs/one worker",
@@ -57,7 +64,11 @@ COVERED = {
         "threads_of_gevent/one",
     },
     "patched-too-late": {"pool_before_patching", "ssl_imported_earlier"},  # requests_then_patched
-    "pool-of-one": {"client_of_one_host/pool", "pool_of_one_urllib3"},  # pool_of_one
+    "pool-of-one": {  # pool_of_one, client_for_each/one session
+        "client_for_each/one adapter",
+        "client_of_one_host/pool",
+        "pool_of_one_urllib3",
+    },
     "pyopenssl-own-context": {"client_of_one_host/context"},  # adapter_of_pyopenssl
     "pyopenssl-unpatched-select": {  # grequests_injected
         "frozen_clock_injected",

@@ -107,12 +107,42 @@ KNOWN = (
         "the adapter of the application's host is not measured",
         "a program whose adapter lets one request through at a time is called concurrent",
         "session.make",
-        "seen.adapter is not None or seen.url",
+        "adapter is not None",
         "False",
         (
             f"{SCENARIO}[client_of_one_host/adapter]",
             f"{LIKE}test_adapter_of_the_host_serves_the_probe_and_the_session_stays_as_it_is",
         ),
+    ),
+    Mutant(
+        "a client for each greenlet is measured as one for all",
+        "a healthy program whose workers have a session of one connection each is called serial",
+        "Seen.look_who_else_knows",
+        "sharing.clients_like(client, (self, vars(self)))",
+        "1",
+        (
+            f"{SCENARIO}[client_for_each/thread]",
+            f"{LIKE}test_session_for_each_request_is_known_to_its_greenlet_alone",
+        ),
+    ),
+    Mutant(
+        "workers that share a session have one each",
+        "a program whose ten workers share a session of one connection is called concurrent",
+        "_alike",
+        "max(1, sum((id(child) in same for child in below)))",
+        "1",
+        (
+            f"{SCENARIO}[client_for_each/one session]",
+            f"{LIKE}test_workers_that_share_a_client_have_one",
+        ),
+    ),
+    Mutant(
+        "a context of pyOpenSSL is set up for each connection",
+        "HTTPS is said not to work in a program that makes a context for each connection",
+        "_set_once.once.call",
+        "key not in done",
+        "True",
+        (f"{SCENARIO}[client_for_each/context]", f"{LIKE}test_context_of_pyopenssl_is_set_up_once"),
     ),
     Mutant(
         "the program stays stopped while the probe waits for it",
