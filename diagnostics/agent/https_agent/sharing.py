@@ -94,8 +94,9 @@ class _Search(object):
         # type: (List[Any]) -> List[Any]
         """Return what refers to the objects of ``level``, without what is not followed."""
         above, within = [], dict((id(each), each) for each in level)  # type: List[Any], Dict[int, Any]
-        self._ours.update((id(above), id(within)))
-        for each in gc.get_referrers(*level):
+        passed = tuple(level)  # from Python 3.13 on, the call has another tuple beside this one
+        self._ours.update((id(above), id(within), id(passed)))
+        for each in gc.get_referrers(*passed):
             if id(each) in self._ours or id(each) in self._reached or self._is_of_this_greenlet(each):
                 continue
             below = [within[key] for key in set(map(id, gc.get_referents(each))) if key in within]
