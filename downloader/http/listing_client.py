@@ -33,6 +33,7 @@ from downloader.http.requests_client import RequestsClient
 from downloader.http.session import HttpSession
 from downloader.http.task import FetchTask
 from downloader.messages import Item
+from downloader.process.long_work import Pauses
 from downloader.sinks.checked_writer import CheckedWriter
 from downloader.sinks.sink import NEW
 
@@ -113,6 +114,7 @@ class ListingClient:
         """Return the body, and whether the connection can be reused."""
         parser, buffer = ResponseParser(self, self._shapes), self._buffer
         parser.outstanding.append(_PAGE)
+        pause = Pauses()  # a read that need not wait does not let the heartbeat run
         sock.settimeout(self._config.read_timeout)
         try:
             sock.sendall(request)
@@ -123,6 +125,7 @@ class ListingClient:
                 parser.feed(buffer[:count])
                 if parser.problem is not None:
                     raise _for_listing(parser.problem)
+                pause()
         except TimeoutError:
             raise
         except OSError:

@@ -49,11 +49,11 @@ def test_faults_of_a_diagnosis(program: Program, code: int, told: dict[str, obje
 
 def test_each_kind_is_drawn_equally_often_and_every_program_is_drawn(tmp_path: Path) -> None:
     programs = [*scenarios(), *written(tmp_path)]
-    every = list(drawn(programs, 100, 1))
+    every = list(drawn(programs, 300, 1))
     for healthy in (True, False):
         of_kind = [each for each in every if each.healthy is healthy]
-        assert len(of_kind) == 100
-        assert sum(each.name.startswith("scenario ") for each in of_kind) == 50
+        assert len(of_kind) == 300
+        assert sum(each.name.startswith("scenario ") for each in of_kind) == 150
         counts = Counter(each.name for each in of_kind)
         assert set(counts) == {each.name for each in programs if each.healthy is healthy}
     assert len(list(drawn([HEALTHY, SERIAL], 5, 1))) == 10
