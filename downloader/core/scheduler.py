@@ -42,6 +42,8 @@ _LOOK = 8  # hosts that are compared when one is chosen
 # Requests in flight to a host that is given up: a share of its limit, and at least so many.
 _GIVEN_UP_SHARE, _GIVEN_UP_LEAST = 4, 8
 _RESERVE = 8  # one in so many slots is for jobs that are not demoted
+# Seconds until a host is known to work or not: it is sent a request after its pause, or after silence.
+_PROBED = 1.0
 _AGAIN = 1.0  # seconds until a demoted job is considered again whose host has all its requests in flight
 
 
@@ -56,7 +58,8 @@ class Scheduler(Generic[J]):
     Not counted in ``most`` are ``parked`` jobs, at most ``most_parked``. ``unstarted``: jobs that are
     queued, of which ``resting`` ones wait for a pause or a backoff to end. ``interval``: seconds between
     two requests to a host (--rate), 0 for none. ``due``: when the job that was taken last was to start;
-    under a rate this may be slightly before it did.
+    under a rate this may be slightly before it did. ``stalled`` is called with a host whose jobs have to
+    wait now, or longer than was known.
     """
 
     def __init__(self, most: int, chosen_per_host: int = 0, most_parked: int = 0) -> None:
@@ -68,6 +71,7 @@ class Scheduler(Generic[J]):
         self.due = 0.0
         self.active = 0
         self.unstarted = 0
+        self.stalled: Callable[[Host], None] = lambda host: None
         self._alone = False
         self._hosts = HostTable(most, chosen_per_host)
         self._ready: deque[Host] = deque()
@@ -139,6 +143,20 @@ class Scheduler(Generic[J]):
         job.host.held += change
         self.unstarted += change
         self.resting += change
+
+    def withdraw(self, host: Host, wanted: Callable[[J], object]) -> list[J]:
+        """Remove and return the ``wanted`` jobs of the queue of ``host``, which are held; see ``hold``."""
+        jobs: list[J] = []
+        rest: list[Schedulable] = []
+        for job in host.queue:
+            (jobs if wanted(job) else rest).append(job)  # type: ignore[arg-type]
+        if jobs:
+            host.queue = []
+            host.extend(rest)
+            host.held += len(jobs)
+            if not host.resting:
+                self.resting += len(jobs)
+        return jobs
 
     def take(self, now: float) -> J | None:
         """Return the next job to start, None if none may start now; see ``wake_at``."""
@@ -432,12 +450,30 @@ class Scheduler(Generic[J]):
         host.not_before = until
         host.allowed = 1
         self._rest(host)
+        self.stalled(host)
         return True
+
+    def went_silent(self, host: Host, now: float) -> None:
+        """Record that a request to ``host`` took too long."""
+        host.silent = now
+        self.stalled(host)
 
     def rests_until(self, key: str, now: float) -> float:
         """Return when requests to host ``key`` may be sent again; at most ``now`` if they may be sent."""
         host = self._hosts.get(key)
         return host.not_before if host is not None else now
+
+    def opens_at(self, host: Host, now: float) -> float:
+        """Return when a job that is queued for ``host`` now may start, as far as its failures say.
+
+        ``now``: at once, unless the host has all its requests in flight. Infinity: it would fail.
+        """
+        if host.verdict is not None and now < host.verdict_until:
+            return math.inf
+        if host.not_before > now:
+            return host.not_before
+        in_doubt = host.resting or host.silent > host.answered
+        return now + _PROBED if in_doubt and (host.queue or host.active) else now
 
     def condemn(self, host: Host, code: str, detail: str, now: float) -> None:
         """Have all jobs for ``host`` fail with ``code`` for the next ``VERDICT`` seconds."""

@@ -63,8 +63,10 @@ class FetchTask(msgspec.Struct, eq=False, gc=False):
     had served others ended before its response; this does not count as an attempt. ``uncharged``: how often
     the pipelined client has requested it in vain, without an attempt. ``path``: its origin,
     None if it does not go through the pipelined client. ``robots_txt``: it is not an item of a source, but
-    the robots.txt of its origin. ``extra``: attempts that its mirrors allow in addition to --retries. It is
-    a Struct because one is created per file.
+    the robots.txt of its origin. ``extra``: attempts that its mirrors allow in addition to --retries.
+    ``movable``: if its host has it wait, another mirror of its item may be requested.
+    ``tried``: the URLs of an item with mirrors that have failed, not only asked to wait. It is a
+    Struct because one is created per file.
     """
 
     batch: Any
@@ -84,6 +86,8 @@ class FetchTask(msgspec.Struct, eq=False, gc=False):
     cut_off: int = 0
     robots_txt: bool = False
     extra: int = 0
+    movable: bool = False
+    tried: frozenset[str] = frozenset()
     stated: Stated | None = None
     mismatches: int = 0
     demotions: int = 0

@@ -165,7 +165,7 @@ class HostFailures:
         if blame is Blame.EITHER:
             self.reached(host, now)
         elif blame is Blame.NEITHER:
-            host.silent = not known
+            self._schedule.went_silent(host, now)
         elif blame is Blame.HOST:
             if not trouble.unreached:
                 trouble.unreached_since = began

@@ -31,7 +31,10 @@ _CLIENT_FIELDS = frozenset(
 
 
 class TaskBuilder:
-    """The builder of a worker's tasks. What is the same for all names below one URL is computed once."""
+    """The builder of a worker's tasks. What is the same for all names below one URL is computed once.
+
+    ``mirrored``: an item had mirrors.
+    """
 
     def __init__(self, config: Config, session: HttpSession, schedule: Scheduler[FetchTask]) -> None:
         self._session = session
@@ -40,6 +43,7 @@ class TaskBuilder:
         self._echoes = config.echoes
         self._checking = config.checking
         self._builder = source_kind(config).request_builder(config)
+        self.mirrored = False
         self._base = ""
         if self._builder.base_url:
             self._base = session.normal(self._builder.base_url)
@@ -71,7 +75,9 @@ class TaskBuilder:
             raise FetchError("bad-url", redact(why, self._secrets)) from None
         host = self._schedule.host(origin.key)
         task = FetchTask(batch, index, item, promised, url, target, origin, host, solo, origin)
-        task.extra = len(item.mirrors)
+        if item.mirrors:
+            task.extra, task.movable = len(item.mirrors), True
+            self.mirrored = True
         if request.headers or request.expected_status != 200:
             self._add_request(task, request)
         return task
@@ -88,7 +94,36 @@ class TaskBuilder:
         except FetchError:
             return None
         other.attempts, other.extra, other.mismatches = task.attempts, task.extra, task.mismatches
+        other.tried = task.tried
         return other
+
+    def untried(self, task: FetchTask) -> FetchTask | None:
+        """Return the task for the next mirror at which no attempt was made, None if there is none."""
+        other: FetchTask | None = task
+        for _ in task.item.mirrors:
+            other = other and self.next_mirror(other, drop=False)
+            if other is not None and other.item.url not in task.tried:
+                other.movable = False
+                return other
+        return None
+
+    def soonest(self, task: FetchTask, at: float, now: float) -> FetchTask:
+        """Return the task for the mirror that may be requested first and before ``at``, or ``task``.
+
+        ``at``: when ``task`` itself may be. What is left out is tried after the others.
+        """
+        best, other = task, task
+        for _ in task.item.mirrors:
+            following = self.next_mirror(other, drop=False) if at > now else None
+            if following is None:
+                break
+            other = following
+            opens = self._schedule.opens_at(other.host, now)
+            if opens < at:
+                best, at = other, opens
+        if other is not task:
+            best.host = self._schedule.host(best.host.key)  # hosts without work may have been dropped
+        return best
 
     def _add_request(self, task: FetchTask, request: Request) -> None:
         """Add ``request``, which is not a plain GET, to ``task``. Raises FetchError."""

@@ -9,6 +9,7 @@ from downloader.core.retry import RetryPolicy
 from downloader.core.scheduler import Scheduler
 from downloader.errors import FetchError
 from downloader.http.task import FetchTask
+from downloader.worker.mirrors import Mirrors
 from downloader.worker.requests import TaskBuilder
 
 __all__ = ["Retries"]
@@ -27,18 +28,20 @@ class Retries:
         policy: RetryPolicy,
         schedule: Scheduler[FetchTask],
         builder: TaskBuilder,
+        mirrors: Mirrors,
         admit: Callable[[FetchTask], None],
     ) -> None:
         self._policy = policy
         self._schedule = schedule
         self._builder = builder
+        self._mirrors = mirrors
         self._admit = admit
 
     def again(self, task: FetchTask, error: FetchError, retry: bool, now: float) -> bool:
         """Schedule another attempt after one failed with ``error``; return whether there is one.
 
-        ``retry``: the same URL may succeed. Each mirror is tried once before a pause is made; one that
-        failed for good is not tried again.
+        ``retry``: the same URL may succeed. Each mirror is tried, or left out as its host is paused, before
+        a pause is made; one that failed for good is not tried again.
         """
         if error.code == "checksum-mismatch":
             # Bytes that were damaged on the way are right the next time, others are not.
@@ -48,18 +51,43 @@ class Retries:
         other = None
         if task.item.mirrors and error.code not in _OF_THE_ITEM:
             other = self._builder.next_mirror(task, drop=not retry)
-        if not self._policy.allows(spent, retry) and (retry or other is None):
-            return False
-        pause = self._policy.delay(spent, random(), error.retry_after) if spent > 0 and retry else 0.0
-        if other is not None and not pause:
-            self._admit(other)
+        last = not self._policy.allows(spent, retry) and (retry or other is None)
+        if other is not None and (last or not error.asks_to_wait):
+            task.tried |= {task.item.url}
+        if last:
+            return other is not None and self._last(task)
+        if other is not None:
+            self._try_mirror(task, other, spent if retry else 0, error, now)
         else:
-            self._schedule.add_later(other or task, now + pause)
+            self._schedule.add_later(task, now + self._pause(spent, error.retry_after))
         return True
+
+    def _pause(self, spent: int, asked: float | None = None) -> float:
+        return self._policy.delay(spent, random(), asked) if spent > 0 else 0.0
+
+    def _try_mirror(
+        self, task: FetchTask, other: FetchTask, spent: int, error: FetchError, now: float
+    ) -> None:
+        """Schedule ``other``, the next one after ``task``, or a mirror that may be requested before."""
+        pause = self._pause(spent, error.retry_after if other.host is task.host else None)
+        chosen = self._mirrors.soonest(other)
+        if chosen.item.url == task.item.url:
+            pause = pause or self._pause(1)
+        if pause:
+            self._schedule.add_later(chosen, now + pause)
+        else:
+            self._admit(chosen)
+
+    def _last(self, task: FetchTask) -> bool:
+        """Schedule ``task``, which has no attempts left, at a mirror that was always left out, if any."""
+        other = self._builder.untried(task)
+        if other is not None:
+            self._admit(other)
+        return other is not None
 
     def elsewhere(self, task: FetchTask) -> bool:
         """Schedule ``task``, whose host is given up, at a mirror; return whether there is one."""
         other = self._builder.next_mirror(task, drop=True) if task.item.mirrors else None
         if other is not None:
-            self._admit(other)
+            self._mirrors.admit(other)
         return other is not None

@@ -108,6 +108,22 @@ class RobotsGate:
         held.append(task)
         self._schedule.hold(task)
 
+    def withdraw(self, key: str, wanted: Callable[[FetchTask], bool]) -> list[FetchTask]:
+        """Remove and return the ``wanted`` files that wait for the robots.txt of their host ``key``.
+
+        They stay on hold.
+        """
+        held = self._held.get(key)
+        if not held:
+            return []
+        files = [task for task in held if task.origin.key == key and wanted(task)]
+        if files:
+            gone = set(map(id, files))
+            rest = [task for task in held if id(task) not in gone]
+            held.clear()
+            held.extend(rest)
+        return files
+
     def permit(self, url: str, origin: Origin) -> bool:
         """Return whether a redirect to ``url`` may be followed; False if the robots.txt is not known yet.
 

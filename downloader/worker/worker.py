@@ -64,6 +64,7 @@ from downloader.worker.batch_commits import BatchCommits
 from downloader.worker.connection_control import ConnectionControl, first_limit
 from downloader.worker.heartbeat import make_heartbeat
 from downloader.worker.host_failures import NOTE_EVERY, HostFailures
+from downloader.worker.mirrors import Mirrors
 from downloader.worker.narrowing import Narrowing
 from downloader.worker.reconciling import Exempt, lost, reconcile, settled, standing
 from downloader.worker.recorded_batch import batch_maker
@@ -133,7 +134,12 @@ class Worker:
         self.defect: Exception | None = None
         self.builder = builder = TaskBuilder(config, self.session, self.schedule)
         self.new_batch, self.close_records = batch_maker(config, setup, builder)
-        self.retries = Retries(config.retry_policy, self.schedule, builder, self.admit)
+        self.mirrors = Mirrors(
+            *(self.schedule, builder, gate, self.admit),
+            *(self.greenlets.spawn, self._dispatch_soon, self.fatal),
+        )
+        self.schedule.stalled = self.mirrors.stalled
+        self.retries = Retries(config.retry_policy, self.schedule, builder, self.mirrors, self.admit)
         self.finished, self._due, self._idle = Event(), Event(), Event()
 
     # leases in
@@ -205,6 +211,8 @@ class Worker:
             except FetchError as error:
                 self._fail(batch, index, items[index], error, 0)
             else:
+                if task.movable:
+                    task = self.mirrors.soonest(task)
                 self.admit(task)
                 if task.origin is not known and not task.origin.proxy:
                     self.session.resolver.look_up_ahead(task.origin.host)
@@ -285,12 +293,7 @@ class Worker:
         except FetchError as error:
             self.attempt_failed(task, error, task.sent)
         except Postponed as postponed:
-            batch.forget(index)
-            batch.requests += postponed.requests
-            if postponed.unknown is None:
-                self.schedule.add_later(task, postponed.until)
-            else:
-                self.robots.hold(task, postponed.unknown)
+            self._postpone(task, postponed)
         except Preempted:
             self.demote(task)
         except gevent.GreenletExit:
@@ -314,6 +317,14 @@ class Worker:
             del waiting_for[greenlet], self.slow.fetching[greenlet]
         self.release(self.places.end(greenlet, task.host))
 
+    def _postpone(self, task: FetchTask, postponed: Postponed) -> None:
+        task.batch.forget(task.index)
+        task.batch.requests += postponed.requests
+        if postponed.unknown is not None:
+            self.robots.hold(task, postponed.unknown)
+        elif not self.mirrors.divert(task, postponed.until):
+            self.schedule.add_later(task, postponed.until)
+
     # called by the pipelined client; see its Owner
 
     def next_tasks(self, host: Host, origin: Origin, most: int, *, stay: bool) -> list[FetchTask]:
@@ -330,7 +341,8 @@ class Worker:
             task.batch.forget(task.index)
             task.batch.requests += 1
             task.batch.wire += 1
-            self.schedule.requeue(task)
+            if not self.mirrors.divert(task):
+                self.schedule.requeue(task)
         if self.schedule.active < self.schedule.most:
             self._dispatch_soon()  # other connections may be idle
 

@@ -335,7 +335,9 @@ def test_unused_hosts_are_forgotten() -> None:
 
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["add", "solo", "later", "finish", "ok", "fail", "pause", "condemn", "wait"]),
+        st.sampled_from(
+            ["add", "solo", "later", "finish", "ok", "fail", "pause", "condemn", "wait", "withdraw"]
+        ),
         st.integers(0, 4),
     ),
     max_size=80,
@@ -354,6 +356,10 @@ def apply_step(
         schedule.pause(host, now + 1 + n)
     elif step == "condemn":
         schedule.condemn(host, "dns", "", now)
+    elif step == "withdraw":
+        for job in schedule.withdraw(host, lambda job: id(job) % 3):
+            schedule.add(job)
+            schedule.hold(job, -1)
     else:
         job = Schedulable(host, step == "solo")
         if step == "later":
@@ -403,7 +409,7 @@ def test_every_job_is_started_once_and_limits_hold(
                 break
             now = max(now, schedule.wake_at)
             pump()
-    assert schedule.unstarted == 0
+    assert schedule.unstarted == schedule.resting == 0
     assert len(taken) == len(added)
 
 
@@ -469,3 +475,47 @@ def test_request_that_ends_while_it_waits_has_no_place() -> None:
     schedule.leave(schedule.host("a"))
     schedule.release(None)
     assert (schedule.active, schedule.host("a").active) == (0, 0)
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_withdrawn_jobs_rest_until_they_are_queued_again(paused: bool) -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(4, 4)
+    jobs = fill(schedule, "a", 20)
+    host = schedule.host("a")
+    if paused:
+        schedule.pause(host, 5.0)
+    chosen = jobs[::2]
+    assert schedule.withdraw(host, lambda job: job in chosen) == chosen
+    assert (schedule.unstarted, schedule.resting, len(host.queue)) == (20, 20 if paused else 10, 10)
+    for job in chosen:
+        job_elsewhere = Schedulable(schedule.host("b"))
+        schedule.add(job_elsewhere)
+        schedule.hold(job, -1)
+    assert (schedule.unstarted, schedule.resting) == (20, 10 if paused else 0)
+    assert keys(take_all(schedule)) == ("bbbb" if paused else "abab")
+
+
+def test_when_a_host_opens() -> None:
+    schedule: Scheduler[Schedulable] = Scheduler(4, 4)
+    host = schedule.host("a")
+    stalled: list[Host] = []
+    schedule.stalled = stalled.append
+    assert schedule.opens_at(host, 1.0) == 1.0
+    schedule.pause(host, 5.0)
+    assert schedule.opens_at(host, 1.0) == 5.0
+    # After a pause it is sent one request, and others had better go elsewhere until that is answered.
+    assert schedule.opens_at(host, 6.0) == 6.0
+    fill(schedule, "a", 1)
+    assert schedule.opens_at(host, 6.0) > 6.0
+    take_all(schedule, 6.0)
+    assert schedule.opens_at(host, 6.0) > 6.0
+    schedule.succeeded(host, 7.0)
+    assert schedule.opens_at(host, 7.0) == 7.0
+    schedule.went_silent(host, 8.0)
+    assert schedule.opens_at(host, 8.0) > 8.0
+    schedule.succeeded(host, 9.0)
+    assert schedule.opens_at(host, 9.0) == 9.0
+    schedule.condemn(host, "dns", "", 10.0)
+    assert schedule.opens_at(host, 10.0) == math.inf
+    assert schedule.opens_at(host, 10.0 + VERDICT) == 10.0 + VERDICT
+    assert stalled == [host, host]

@@ -11,6 +11,7 @@ FORMATS = "tests/integration/test_list_formats.py::"
 RUNS = "tests/integration/test_list_rows_run.py::"
 COLUMNS = "tests/integration/test_hostile_columns.py::"
 BAGS = "tests/integration/test_bags.py::"
+MIRRORS = "tests/faults/test_mirrors.py::"
 NOTHING = "tests/faults/test_nothing_started.py::"
 
 KNOWN = (
@@ -249,6 +250,38 @@ KNOWN = (
         "item.mirrors[1:] if drop else (*item.mirrors[1:], item.url)",
         "(*item.mirrors[1:], item.url)",
         (f"{RUNS}test_mirror_that_is_gone_is_not_tried_again",),
+    ),
+    Mutant(
+        "files wait for a paused host that have a mirror",
+        "all files of a list wait as long as one host asks for, though their mirrors answer at once",
+        "Mirrors.stalled",
+        "self._builder.mirrored",
+        "False",
+        (f"{MIRRORS}test_files_behind_a_paused_host_go_to_a_mirror",),
+    ),
+    Mutant(
+        "files are queued for a paused host that have a mirror",
+        "files of a list that come later wait as long as a host asked for",
+        "TaskBuilder.soonest",
+        "opens < at",
+        "opens < 0",
+        (f"{MIRRORS}test_files_behind_a_paused_host_go_to_a_mirror",),
+    ),
+    Mutant(
+        "silent host is asked for each file",
+        "each file with mirrors waits for --read-timeout at the first of them",
+        "Scheduler.opens_at",
+        "host.resting or host.silent > host.answered",
+        "host.resting",
+        (f"{MIRRORS}test_host_that_hangs_is_not_asked_for_each_file",),
+    ),
+    Mutant(
+        "mirror that was left out is never tried",
+        "a file fails whose only good mirror was paused while it was tried",
+        "Retries.again",
+        "other is not None and self._last(task)",
+        "False",
+        (f"{MIRRORS}test_host_that_was_left_out_is_asked_at_last",),
     ),
     Mutant(
         "host that is given up ends the item",

@@ -1,0 +1,125 @@
+"""A file with several URLs waits for no host as long as another one of them can be asked."""
+
+from __future__ import annotations
+
+from itertools import count
+from pathlib import Path
+
+import pytest
+from servers import CLOSE, HANG, Answer, Request, Server, Step, download, ok, redirect, status
+
+BODY = b"hello"
+FILES = 120
+# Longer than a test may take: whoever waits for this fails.
+ASKED = ("Retry-After: 100",)
+OPTIONS = ("--list-format", "aria2", "--workers", "2", "--backoff", "100ms", "--connections", "16")
+
+
+def entries(*urls: str, files: int = FILES) -> str:
+    return "".join("\t".join(f"{url}/{n}" for url in urls) + f"\n out={n}\n" for n in range(files))
+
+
+def first(answers: int, answer: Answer, then: Answer) -> Answer:
+    """Return what gives the first requests, to any path, one answer, and the others another one."""
+    number = count()
+    return lambda request: answer if next(number) < answers else then
+
+
+CLIENTS = ((), ("--pipeline", "off"))
+
+
+def paused(*behind: Step) -> Answer:
+    return [*status(503, *ASKED), *behind]
+
+
+@pytest.mark.parametrize("options", CLIENTS, ids=["pipelined", "requests"])
+@pytest.mark.parametrize(
+    "answer",
+    [paused(), paused(CLOSE), status(429, *ASKED), status(503, "Retry-After: 1000000")],
+    ids=["503", "503 closed", "429", "longer than it may be"],
+)
+def test_files_behind_a_paused_host_go_to_a_mirror(
+    answer: Answer, options: tuple[str, ...], tmp_path: Path
+) -> None:
+    with Server(default=answer) as busy, Server(default=ok(BODY)) as mirror:
+        listed = entries(busy.url, mirror.url)
+        result = download("-", tmp_path / "d", *OPTIONS, *options, stdin=listed)
+        assert len({request.target for request in mirror.requests}) == FILES
+    assert (result.exit, result.report["stored"], len(result.files)) == (0, FILES, FILES)
+
+
+def test_queue_of_a_host_that_pauses_in_the_middle(tmp_path: Path) -> None:
+    """Thousands wait for it by then, and its responses have come in windows of many."""
+    with Server(default=first(500, ok(BODY), paused(CLOSE))) as busy, Server(default=ok(BODY)) as mirror:
+        listed = entries(busy.url, mirror.url, files=3000)
+        result = download("-", tmp_path / "d", *OPTIONS, stdin=listed)
+        assert mirror.requests
+    assert (result.exit, result.report["stored"], len(result.files)) == (0, 3000, 3000)
+
+
+def test_pause_that_another_worker_is_asked_for(tmp_path: Path) -> None:
+    """The host is paused in a worker that has sent it nothing."""
+    with Server(default=paused()) as busy, Server(default=ok(BODY)) as mirror:
+        listed = entries(busy.url, mirror.url, files=2000)
+        argv = (*OPTIONS, "--workers", "4")
+        result = download("-", tmp_path / "d", *argv, stdin=listed)
+        assert busy.count() < 200
+    assert (result.exit, result.report["stored"]) == (0, 2000)
+
+
+def test_the_mirror_that_opens_first_is_waited_for(tmp_path: Path) -> None:
+    soon = first(4, status(503, "Retry-After: 1"), ok(BODY))
+    with (
+        Server(default=paused()) as one,
+        Server(default=soon) as two,
+        Server(default=paused()) as three,
+    ):
+        listed = entries(one.url, two.url, three.url, files=40)
+        result = download("-", tmp_path / "d", *OPTIONS, stdin=listed)
+    assert (result.exit, result.report["stored"]) == (0, 40)
+
+
+@pytest.mark.parametrize("code", [404, 500])
+def test_host_that_was_left_out_is_asked_at_last(code: int, tmp_path: Path) -> None:
+    """No attempt is charged for it."""
+    busy = first(1, status(503, "Retry-After: 2"), ok(BODY))
+    with Server(default=busy) as one, Server(default=status(code)) as two:
+        listed = entries(one.url, two.url, files=20)
+        argv = (*OPTIONS, "--retries", "1", "--workers", "1", "--connections", "4")
+        result = download("-", tmp_path / "d", *argv, stdin=listed)
+        assert max(len(two.seen(f"/{n}")) for n in range(20)) <= 3
+    assert (result.exit, result.report["stored"]) == (0, 20)
+
+
+def test_redirects_to_a_host_that_is_paused(tmp_path: Path) -> None:
+    with Server(default=paused()) as store, Server(default=ok(BODY)) as mirror:
+
+        def lead(request: Request) -> list[Step]:
+            return redirect(store.url + request.target)
+
+        with Server(default=lead) as entry:
+            listed = entries(entry.url, mirror.url)
+            result = download("-", tmp_path / "d", *OPTIONS, "--connections", "4", stdin=listed)
+        assert store.count() < 20
+    assert (result.exit, result.report["stored"]) == (0, FILES)
+
+
+@pytest.mark.parametrize("answer", [paused(), [HANG]], ids=["503", "nothing"])
+def test_files_that_wait_for_robots_txt_of_a_paused_host(answer: Answer, tmp_path: Path) -> None:
+    routes = {"/robots.txt": answer}
+    with Server(routes, default=ok(BODY)) as busy, Server(default=ok(BODY)) as mirror:
+        mirror.routes["/robots.txt"] = status(404)
+        listed = entries(busy.url, mirror.url)
+        argv = (*OPTIONS, "--robots", "--read-timeout", "1s", "--retries", "2")
+        result = download("-", tmp_path / "d", *argv, stdin=listed)
+        assert len({request.target for request in mirror.requests}) == FILES + 1
+    assert (result.exit, result.report["stored"]) == (0, FILES)
+
+
+def test_host_that_hangs_is_not_asked_for_each_file(tmp_path: Path) -> None:
+    with Server(default=[HANG]) as silent, Server(default=ok(BODY)) as mirror:
+        listed = entries(silent.url, mirror.url, files=400)
+        argv = (*OPTIONS, "--read-timeout", "1s", "--retries", "2", "--connections", "16")
+        result = download("-", tmp_path / "d", *argv, stdin=listed)
+        assert silent.count() < 100
+    assert (result.exit, result.report["stored"]) == (0, 400)
