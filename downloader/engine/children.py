@@ -25,7 +25,11 @@ def feeder_main(config: Config, destination: Destination) -> ChildMain:
 
 
 def worker_main(config: Config, destination: Destination, number: int, reached: ReachedHosts) -> ChildMain:
-    """Return the main function of worker ``number``; ``reached`` is in memory that workers share."""
+    """Return the main function of worker ``number``; ``reached`` is in memory that workers share.
+
+    Raises DestinationError.
+    """
+    rules = destination.rules
 
     def main(link: object, ready: object) -> None:
         from downloader.worker import main as worker
@@ -33,7 +37,7 @@ def worker_main(config: Config, destination: Destination, number: int, reached: 
         setup = worker.Setup(
             number,
             destination.ledger(number),
-            destination.rules,
+            rules,
             reached,
             destination.reserved,
             destination.spool(number),

@@ -353,9 +353,10 @@ class Destination:
         """Return the directory that items are stored in."""
         return Path(self._config.local_output)
 
-    @property
+    @functools.cached_property
     def rules(self) -> Rules:
-        """Rules for existing files, for workers."""
+        """Rules for existing files, for workers. Raises DestinationError."""
+        # Once, and not in each worker: what is asked of the file system is asked with files.
         # If several items can have one name, a file left by a power cut may belong to another item; then
         # the journal is searched for its owner.
         unique = source_kind(self._config).unique_names
