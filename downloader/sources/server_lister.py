@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator
+from itertools import count
+from random import random
 from urllib.parse import quote
 
 import gevent
@@ -207,11 +209,20 @@ class ServerLister:
         return gevent.spawn(self._list, marker, page)
 
     def _list(self, marker: str, page: int) -> Listing | SourceError:
-        url = page_url(self._list_url, quote(marker, safe=""))
-        try:
-            return parse_listing(self._fetch(url), self._shown(marker, page), first=page == 1)
-        except SourceError as error:
-            return error  # a greenlet that raises writes its traceback to standard error
+        url, policy = page_url(self._list_url, quote(marker, safe="")), self._config.retry_policy
+        for attempt in count(1):
+            try:
+                body = self._fetch(url)
+            except SourceError as error:
+                return error  # a greenlet that raises writes its traceback to standard error
+            try:
+                return parse_listing(body, self._shown(marker, page), first=page == 1)
+            except SourceError as error:
+                # A server that has given pages may slip once; one that has not is none.
+                if page == 1 or not policy.allows(attempt, retryable=True):
+                    return error
+            gevent.sleep(policy.delay(attempt, random()))
+        raise AssertionError
 
     def _shown(self, marker: str, page: int) -> str:
         return f"page {page} of the listing, {page_url(redact_url(self._list_url), shown(marker))},"

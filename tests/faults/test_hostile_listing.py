@@ -4,6 +4,7 @@ silently.
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -237,6 +238,28 @@ def test_names_with_lone_surrogates(tmp_path: Path) -> None:
         assert set(result.codes.values()) <= {"bad-name"}
         assert "good" in result.files
         assert len(server.requests) == 1 + result.report["stored"]
+
+
+SLIPS: dict[str, Answer] = {
+    "empty": ok(b""),
+    "HTML": ok(b"<html>try again</html>"),
+    "cut and said to be whole": ok(b'{"FileNames": ["b"'),
+    "cut by the close, in HTTP/1.0": [b'HTTP/1.0 200 OK\r\n\r\n{"FileNames": ["b"', CLOSE],
+    "compressed, unasked": ok(gzip.compress(b'{"FileNames": ["b"]}'), "Content-Encoding: gzip"),
+}
+
+
+@pytest.mark.parametrize("slip", SLIPS.values(), ids=SLIPS)
+def test_a_page_that_fails_once_is_requested_again(slip: Answer, tmp_path: Path) -> None:
+    """A run of a night must not end with one answer of a proxy."""
+    routes = pages(first=listing("a", "p2"), p2=Nth(slip, listing("b", "p3")), p3=listing("c", ""))
+    with Server(routes, default=ok(b"-")) as server:
+        result = run(server, tmp_path)
+        # The first page says whether SOURCE is a server at all, at once.
+        server.routes["/list"] = slip
+        fresh = download(server.url, tmp_path / "fresh", *QUICK, "--retries", "50")
+    assert (result.exit, sorted(result.files)) == (0, ["a", "b", "c"])
+    assert (fresh.exit, fresh.files) == (4, {})
 
 
 @pytest.mark.parametrize("layout", ["flat", "mirror"])
