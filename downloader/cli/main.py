@@ -395,7 +395,11 @@ def _lost_directory() -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    own_standard_streams()
+    try:
+        own_standard_streams()
+    except DownloaderError as error:
+        click.echo(f"downloader: error: {error}", err=True)
+        return error.exit_code
     outlive_stderr()
     console = Console(arguments)
     for stream in (sys.stdout, sys.stderr):

@@ -10,6 +10,8 @@ import stat
 import sys
 from typing import IO, TYPE_CHECKING
 
+from downloader.errors import DownloaderError
+
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
@@ -30,10 +32,15 @@ class _Discarding(io.FileIO):
 def own_standard_streams() -> None:
     """Open /dev/null in place of a closed stdin, stdout or stderr.
 
-    So no socket or journal gets its descriptor, and there is something to flush.
+    So no socket or journal gets its descriptor, and there is something to flush. Raises DownloaderError.
     """
-    while (devnull := os.open(os.devnull, os.O_RDWR)) <= 2:
-        os.set_inheritable(devnull, True)
+    try:
+        while (devnull := os.open(os.devnull, os.O_RDWR)) <= 2:
+            os.set_inheritable(devnull, True)
+    except OSError as error:
+        raise DownloaderError(
+            f"{os.devnull} cannot be opened: {error.strerror}; mount /dev in this container or chroot"
+        ) from None
     os.close(devnull)
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:

@@ -7,6 +7,8 @@ import json
 import os
 import pty
 import select
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
 
+import pytest
 from harness import command, environment
 from servers import Request, Server, Step, Until, ok, status
 
@@ -128,3 +131,25 @@ def test_a_terminal_that_goes_away_does_not_end_a_run(tmp_path: Path) -> None:
                 assert report["stored"] + report["failed"] < FILES, case
             else:
                 assert report["stored"] == report["failed"] == FILES // 2, case
+
+
+def test_root_directory_without_dev_null(tmp_path: Path) -> None:
+    """As in a chroot or a container that was made by hand: one line says what is missing."""
+    argv = command("-", "-o", tmp_path / "d")
+    script = f"mount -t tmpfs none /dev && exec {shlex.join(argv)}"
+    if os.geteuid() or shutil.which("unshare") is None:
+        pytest.skip("only root can mount")
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", script],
+        env=environment(),
+        input="",
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    if "mount:" in done.stderr:
+        pytest.skip(done.stderr.strip())
+    assert (done.returncode, done.stdout) == (4, "")
+    assert done.stderr.startswith("downloader: error: /dev/null cannot be opened"), done.stderr
+    assert done.stderr.count("\n") == 1

@@ -252,6 +252,14 @@ KNOWN = (
         (f"{RUNS}test_mirror_that_is_gone_is_not_tried_again",),
     ),
     Mutant(
+        "one slip of a listing ends the run",
+        "an empty answer of a proxy in place of a page ends a run of a night with 4",
+        "ServerLister._list",
+        "page == 1 or not policy.allows(attempt, retryable=True)",
+        "True",
+        ("tests/faults/test_hostile_listing.py::test_a_page_that_fails_once_is_requested_again",),
+    ),
+    Mutant(
         "files wait for a paused host that have a mirror",
         "all files of a list wait as long as one host asks for, though their mirrors answer at once",
         "Mirrors.stalled",
