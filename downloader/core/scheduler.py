@@ -338,7 +338,9 @@ class Scheduler(Generic[J]):
         self.active -= 1
         self._alone = False  # a suspect has the only slot in use
         if host is not None:
-            self.leave(host)
+            host.active -= 1
+            if host.queue or host.guests:
+                self._list(host)
 
     # A request that is redirected takes its slot along, from one host to another.
 

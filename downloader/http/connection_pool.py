@@ -217,6 +217,7 @@ class _CountedConnection:
     _dns_host: str
     _entered = False
     served = False  # whether it has served a request since it was opened
+    key = ("", 0)  # host and port, once it is connected
     good = False  # whether a request through it has succeeded, or failed for a reason of the file's
     _address = ""  # of its host that it is connected to
     _failed: Collection[str] = ()  # addresses at which TLS has failed while it was opened
@@ -226,11 +227,6 @@ class _CountedConnection:
     port: int
     proxy: Any
     timeout: Any
-
-    @property
-    def key(self) -> tuple[str, int]:
-        """Host and port of the connection."""
-        return self.host, self.port
 
     def connect(self) -> None:
         """Connect; where TLS with a machine behind the name fails, to another one, if there is.
@@ -263,10 +259,13 @@ class _CountedConnection:
 
     def _untried(self, addresses: list[str]) -> list[str]:
         """Return those of ``addresses`` at which TLS has not failed, all if there are none."""
+        if not self._failed:
+            return addresses
         return [each for each in addresses if each not in self._failed] or addresses
 
     def _connect(self) -> None:
-        self.census.enter(self.key)
+        key = self.key = self.host, self.port
+        self.census.enter(key)
         self._entered = True
         self.served = self.good = False
         self._address = ""

@@ -22,6 +22,8 @@ from downloader.core.server_address import split_address
 
 __all__ = ["Lookup", "NoAnswer", "numeric", "open_lookup"]
 
+# The end of an address: a label that begins with a digit (`0x7f.1`, `127.1`), or with a colon in it.
+_may_be_numeric: Final = re.compile(r"(?:.*[.])?(?:[0-9][^.]*|[^.]*:.*)", re.DOTALL).fullmatch
 _NSSWITCH = Path("/etc/nsswitch.conf")
 _TRIES = 3
 _CHANNELS = 2
@@ -55,9 +57,12 @@ def open_lookup(config: Config) -> Lookup:
 
 def numeric(host: str) -> list[str] | None:
     """Return the address ``host``, in a list, or None if it is a name."""
+    if not _may_be_numeric(host):
+        return None
     try:
-        return _getaddrinfo(host, socket.AI_NUMERICHOST)
-    except (socket.gaierror, UnicodeError):  # the latter for a name that cannot be one
+        # As bytes, since text goes through the codec of IDNA, which takes longer than all the rest.
+        return _getaddrinfo(host.encode("ascii"), socket.AI_NUMERICHOST)
+    except (socket.gaierror, UnicodeError):  # the latter for a name that is not ASCII
         return None
 
 
@@ -157,7 +162,7 @@ def _translated(error: socket.gaierror) -> socket.gaierror:
     return socket.gaierror(socket.EAI_AGAIN, str(text).partition(": ")[2] or str(text))
 
 
-def _getaddrinfo(host: str, flags: int) -> list[str]:
+def _getaddrinfo(host: str | bytes, flags: int) -> list[str]:
     # The system's own function: in a thread, gevent's would switch back to the hub.
     found = _socket.getaddrinfo(host, None, socket.AF_UNSPEC, socket.SOCK_STREAM, 0, flags)
     return [str(address[0]) for *_, address in found]

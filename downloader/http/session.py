@@ -161,6 +161,8 @@ class HttpSession(requests.Session):
         --auth-file are for the hosts that the source names.
         """
         logins = self.config.files.logins if self.config.files else {}
+        if not (logins or url):
+            return None if bare else self.config.auth
         host = host.rstrip(".")
         if bare:
             return login_for(logins, host, default=False)

@@ -76,8 +76,9 @@ class HostFailures:
         Of a host that has never answered the first ones count only, until a request has ended in silence:
         the kernel accepts connections for a process that hangs.
         """
-        if host.answered or not host.silent:
-            self.reached(host, monotonic())
+        if (host.answered or not host.silent) and (now := monotonic()) - host.noted > NOTE_EVERY:
+            host.noted = now
+            self._reached.note(host.key, now)
 
     def make_room(self, wanted: HostCrowded) -> None:
         """Close the connections to a host that are not used, since another worker waits for one."""

@@ -224,29 +224,29 @@ class Worker:
 
     def dispatch(self) -> None:
         """Begin every task that may begin now."""
+        if self.draining:
+            return
         try:
-            self._dispatch()
+            take, now = self.schedule.take, monotonic()
+            while (task := take(now)) is not None:
+                self._begin(task, now)
+            self._due.set()
+            self.grant_credit()
         except Exception as error:  # nobody would see it: this is called from greenlets and from the hub
             self.fatal(error)
 
-    def _dispatch(self) -> None:
-        if self.draining:
-            return
-        take, now = self.schedule.take, monotonic()
-        while (task := take(now)) is not None:
-            task.sent = self.schedule.due
-            if task.solo:
-                self.pipelined.flush()  # solo also means that nothing waits to be stored
-            verdict = task.host.verdict and self.hosts.verdict(task.host, now)
-            if verdict:
-                self._give_up(task, FetchError(*verdict), task.attempts)
-                self.schedule.release(task.host)
-            elif task.path is None or not self.pipelined.accepts(task.origin):
-                self.greenlets.spawn(self._fetch, task)
-            else:
-                self.pipelined.fetch(task)
-        self._due.set()
-        self.grant_credit()
+    def _begin(self, task: FetchTask, now: float) -> None:
+        task.sent = self.schedule.due
+        if task.solo:
+            self.pipelined.flush()  # solo also means that nothing waits to be stored
+        verdict = task.host.verdict and self.hosts.verdict(task.host, now)
+        if verdict:
+            self._give_up(task, FetchError(*verdict), task.attempts)
+            self.schedule.release(task.host)
+        elif task.path is None or not self.pipelined.accepts(task.origin):
+            self.greenlets.spawn(self._fetch, task)
+        else:
+            self.pipelined.fetch(task)
 
     def _dispatch_soon(self) -> None:
         """Dispatch from the event loop, since the caller is in the middle of an operation."""

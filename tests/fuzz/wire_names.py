@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _socket
 import socket
 from collections import Counter
 
@@ -9,6 +10,7 @@ import gevent
 import pytest
 
 from downloader.http.dns import Resolver
+from downloader.http.name_lookup import numeric
 
 AHEAD = 2_048
 MANY = 12_000
@@ -125,3 +127,30 @@ def test_addresses_stay_while_the_name_server_is_down_too() -> None:
     names.found = []
     assert resolver.addresses("h.test") == ["192.0.2.1"]
     assert names.asked["h.test"] == 2
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *(
+            "1.2.3.4",
+            "127.1",
+            "2130706433",
+            "0x7f.1",
+            "017700000001",
+            "::1",
+            "::ffff:1.2.3.4",
+            "fe80::1%lo",
+        ),
+        *("fe80::1%1", "1.2.3.4.", "1.2.3", "1.2.3.4.5", "0x", "a.1", "1a", "a:b", "1.2.3.4 ", "a.b:c"),
+        *("example.com", "1.example", "localhost", "", ".", "xn--bcher-kva.example", "bücher.example", "٣"),
+        *("a" * 70, "a" * 70 + ".1", "1\n", "cafe", "0xg"),
+    ],
+)
+def test_what_is_an_address_is_what_the_system_takes_for_one(host: str) -> None:
+    try:
+        found = _socket.getaddrinfo(host, None, 0, socket.SOCK_STREAM, 0, socket.AI_NUMERICHOST)
+    except (OSError, UnicodeError):
+        assert numeric(host) is None
+    else:
+        assert numeric(host) == [str(address[0]) for *_, address in found]

@@ -100,6 +100,7 @@ class PipelinedClient:
     ) -> None:
         self._config = config
         self._session = session
+        self._cookies = session.kept_cookies
         self._checking = config.checking
         token = session.product_token if config.respect else None
         observed = Observed(recording or config.recording, recording, config.checksums == "all", token)
@@ -159,7 +160,7 @@ class PipelinedClient:
 
     def accepts(self, origin: Origin) -> bool:
         """Return whether files of ``origin`` may be fetched here: not, for example, with cookies."""
-        if not (self._enabled and origin.plain) or origin.sends_cookies:
+        if not (self._enabled and origin.plain) or (self._cookies.changes and origin.sends_cookies):
             return False
         state = self._origins.get(origin)
         return state is None or state.fallback_count < _MAX_FALLBACKS
@@ -256,7 +257,7 @@ class PipelinedClient:
         if (
             connection.slot is None
             or state.fallback_count >= _MAX_FALLBACKS
-            or state.origin.sends_cookies
+            or (self._cookies.changes and state.origin.sends_cookies)
             or len(self._storing.greenlets) >= self.connections  # each has a file open
         ):
             return []

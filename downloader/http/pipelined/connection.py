@@ -66,6 +66,7 @@ class PipelinedConnection:
     __slots__ = (
         "_client",
         "_deep",
+        "_good",
         "_recheck",
         "_repeats",
         "_state",
@@ -99,6 +100,7 @@ class PipelinedConnection:
         self.sent = self.served = 0
         self.since = self.last_received = self.began = self.stay = 0.0
         self._state, self._deep = states.ConnectionState.IDLE, False
+        self._good = False  # a request has succeeded
         self._repeats = False  # the window is one file, to be requested again
         self._window = Window()
         self._recheck: Recheck | None = None
@@ -152,9 +154,8 @@ class PipelinedConnection:
         return self._repeats
 
     def _end_repeat(self) -> None:
-        if self._repeats:
-            self._repeats = False
-            self.origin_state.repeating -= 1
+        self._repeats = False
+        self.origin_state.repeating -= 1
 
     def _readable(self) -> None:
         """Read and process what has arrived; may close the connection."""
@@ -204,7 +205,7 @@ class PipelinedConnection:
         ):
             self._process_single(completed.pop(), now)
             return
-        if self._is_idle_timeout():
+        if self.served and self._is_idle_timeout():
             self._requeue_uncharged(completed[0][0])
             return
         if len(completed) > self._window.counted:
@@ -242,8 +243,12 @@ class PipelinedConnection:
             window.gap = now - self.since
         if window.shifted and self._deep:
             self.parser.surplus = True  # another size: this may be the response for another file
-        if not self._transport.good:
-            self._transport.good = any(not isinstance(body, Exception) for _, body in self.parser.completed)
+        if not self._good:
+            for _, body in self.parser.completed:
+                if not isinstance(body, Exception):
+                    self._good = True
+                    self._transport.succeeded()
+                    break
         if not self.served:
             self._transport.proven()
             if self.parser.parser.get_http_version() == "1.0":
@@ -402,7 +407,8 @@ class PipelinedConnection:
             self.origin_state.limits_requests()
         deep = self._deep and not self._repeats
         self.origin_state.record_window(counted, self._window.held_bytes, deep=deep)
-        self._end_repeat()
+        if self._repeats:
+            self._end_repeat()
         self._enter(Event.COMMIT)
         self._window.clear()
         self._client.store_completed(self.origin_state, completed)
@@ -597,7 +603,8 @@ class PipelinedConnection:
     def close(self) -> None:
         """Close the socket. The census also calls this, to make room for another connection."""
         self._enter(Event.CLOSE)
-        self._end_repeat()
+        if self._repeats:
+            self._end_repeat()
         self._client.forget(self)
         self._transport.close(abruptly=bool(self.parser.outstanding))
         self.parser.close()

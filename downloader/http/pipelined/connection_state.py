@@ -29,6 +29,8 @@ class ConnectionState(Enum):
     answered, too; the window is committed if nothing more arrives. AWAITING_CLOSE: the last request that
     the server answers on a connection is answered. CLOSED: the socket is closed."""
 
+    __hash__ = object.__hash__  # that of Enum is written in Python
+
     IDLE = "idle"
     SERVING = "serving"
     PIPELINING = "pipelining"
@@ -42,6 +44,8 @@ class ConnectionEvent(Enum):
     """START: the first request of a task is sent. PIPELINE: a second request is in flight. RECHECK: the
     window is complete. REST: it waits to be committed. AWAIT_CLOSE: the server is given the time to close.
     COMMIT: the window is stored. FINISH: there are no more tasks. CLOSE: the socket is closed."""
+
+    __hash__ = object.__hash__
 
     START = "start"
     PIPELINE = "pipeline"

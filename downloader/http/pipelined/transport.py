@@ -161,14 +161,9 @@ class Transport:
             with contextlib.suppress(OSError):
                 sock.context.remember(sock)
 
-    @property
-    def good(self) -> bool:
-        """Whether a request through it has succeeded; see ``connection_pool``."""
-        return bool(self._connection.good)
-
-    @good.setter
-    def good(self, good: bool) -> None:
-        self._connection.good = good
+    def succeeded(self) -> None:
+        """Record that a request through it has succeeded; see ``connection_pool``."""
+        self._connection.good = True
 
     def acknowledge(self) -> None:
         """Acknowledge all received data immediately.
