@@ -232,7 +232,7 @@ def pool_of_one(case: Case) -> Found | None:
     parked = case.parked_in(in_pool)
     if parked is None:
         return None
-    made = case.own_line(pool_made(parked["stack"]))
+    made = next(filter(None, map(case.own_line, pool_made(parked["stack"]))), None)
     at = case.where(made or case.own_frame(parked["stack"]))
     return Found(
         at,

@@ -17,6 +17,7 @@ from diagnostics.evidence import Case
 from diagnostics.model import Observation, Remedy
 from diagnostics.source_places import Spot
 from diagnostics.verdict import judge
+from diagnostics.waits import blocking_arguments, in_pool
 
 __all__ = ["KNOWN", "Plan", "is_known", "measure_again"]
 
@@ -227,17 +228,16 @@ def _leave_out(function: str) -> Callable[[Case], list[Plan]]:
 
 
 def _unblock(case: Case) -> list[Plan]:
-    for name in ("pool_block", "block"):
+    parked = case.parked_in(in_pool)
+    plans = []
+    for name in blocking_arguments(parked["stack"] if parked is not None else ()):
         spot = case.own_line(rf"\b{name}\s*=\s*True")
         first, last, _ = source_places.statement_at(spot, case.facts) if spot else (0, 0, 0)
         if spot and first:
             place = {"place": "argument", "file": spot[0], "name": name, "number": first, "last": last}
-            return [
-                Plan(
-                    f"{name}=False", f"instead of {name}=True at {case.line(str(spot[0]), spot[1])}", place
-                )
-            ]
-    return []
+            where = f"instead of {name}=True at {case.line(str(spot[0]), spot[1])}"
+            plans.append(Plan(f"{name}=False", where, place))
+    return plans
 
 
 def _descriptors(case: Case) -> list[Plan]:

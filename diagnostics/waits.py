@@ -14,6 +14,7 @@ from diagnostics.source_places import Spot
 
 __all__ = [
     "asleep",
+    "blocking_arguments",
     "in_future",
     "in_look_up",
     "in_network",
@@ -66,14 +67,23 @@ def in_pool(stack: Sequence[Spot]) -> bool:
     return False
 
 
-def pool_made(stack: Sequence[Spot]) -> str:
-    """Return a pattern for the line that creates the pool in which ``stack`` waits."""
+def pool_made(stack: Sequence[Spot]) -> tuple[str, ...]:
+    """Return patterns for the line that creates the pool in which ``stack`` waits, the likeliest first."""
     files = " ".join(_file(spot) for spot in stack)
     if "/httpcore/" in files:
-        return r"\bmax_connections\s*="
+        return (r"\bmax_connections\s*=",)
     if "/geventhttpclient/" in files:
-        return r"\b(HTTPClient|UserAgent|Session)\b.*\("
-    return r"pool_block\s*=\s*True|\bblock\s*=\s*True"
+        return (r"\b(HTTPClient|UserAgent|Session)\b.*\(",)
+    return tuple(rf"\b{name}\s*=\s*True" for name in blocking_arguments(stack))
+
+
+def blocking_arguments(stack: Sequence[Spot]) -> tuple[str, str]:
+    """Return the arguments that let requests wait for a connection where ``stack`` does.
+
+    The likelier one first: that of an adapter of requests, or that of a pool of urllib3.
+    """
+    of_requests = any(_file(spot).endswith("/requests/adapters.py") for spot in stack)
+    return ("pool_block", "block") if of_requests else ("block", "pool_block")
 
 
 def in_sleep(stack: Sequence[Spot]) -> bool:
