@@ -43,7 +43,8 @@ NUMBERS: Final[dict[str, tuple[str, ...]]] = {
         "The key is {storage.name_key.KEY_BYTES} random bytes",
         "a held directory is trusted for {'a second' if sinks.directory._TRUSTED == 1 else '?'}",
         "A file of more than {process.long_work.READ_AT_ONCE:b} is read in a thread.",
-        "Files of more than {sinks.directory._LONG_TO_READ >> 20} MB that are to be replaced are not read",
+        "Files of more than {sinks.files_writer._LONG_TO_READ >> 20} MB that are to be replaced are not "
+        "read",
         # The pipelined client
         "A body of up to {http.pipelined.parser._WHOLE:b} goes into the sink in one piece",
         "{http.pipelined.parser.MAX_HEAD:b} without the end of a head",
@@ -144,7 +145,9 @@ NUMBERS: Final[dict[str, tuple[str, ...]]] = {
         "after up to {core.robots.MAX_REDIRECTS:w} redirects",
         "for files up to {sinks.shards.publisher.bucket._CHUNK:b} at the very moment",
     ),
-    "docs/report.md": ("(files of more than {sinks.directory._LONG_TO_READ >> 20} MB from before the job",),
+    "docs/report.md": (
+        "(files of more than {sinks.files_writer._LONG_TO_READ >> 20} MB from before the job",
+    ),
     "docs/cluster.md": (
         "slices** of `--slice-files` items [{Config.slice_files:,}]",
         "which its owner writes again every {cluster.bucket_lock.BEAT} seconds",

@@ -12,7 +12,8 @@ from downloader.sinks.sink import BatchContent
 from downloader.sinks.stored import place
 
 if TYPE_CHECKING:
-    from downloader.sinks.directory import FilesSink, FilesWriter, HeldDirectory
+    from downloader.sinks.directory import FilesSink, HeldDirectory
+    from downloader.sinks.files_writer import FilesWriter
 
 __all__ = ["DirectoryBatch"]
 

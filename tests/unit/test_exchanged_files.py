@@ -15,8 +15,10 @@ from downloader.errors import FetchError
 from downloader.files.rename import exchange
 from downloader.messages import Item, Lease
 from downloader.sinks import directory as files
-from downloader.sinks.directory import FilesSink, FilesWriter
+from downloader.sinks import files_writer
+from downloader.sinks.directory import FilesSink
 from downloader.sinks.exchanged import undo_exchange
+from downloader.sinks.files_writer import FilesWriter
 from downloader.sinks.sink import NEW, REPLACED, SAME, Written
 
 Between = Callable[[Path], None]
@@ -120,7 +122,7 @@ def test_file_that_has_the_name_when_it_is_replaced(
             waiting.pop()(root)
         return replace(writer, found)
 
-    monkeypatch.setattr(files, "exchange", late)
+    monkeypatch.setattr(files_writer, "exchange", late)
     monkeypatch.setattr(FilesWriter, "_replace", later)
     if not unnamed:
         monkeypatch.setattr(files, "_TMPFILE", 0)
@@ -194,7 +196,7 @@ def test_killed_while_it_replaces_a_file(
             os._exit(9)
         return True
 
-    monkeypatch.setattr(files, "exchange", deadly)
+    monkeypatch.setattr(files_writer, "exchange", deadly)
     child = os.fork()
     if not child:
         try:

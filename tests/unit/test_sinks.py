@@ -20,7 +20,8 @@ from downloader.errors import DestinationError, FetchError
 from downloader.messages import Item, Lease
 from downloader.process.long_work import READ_AT_ONCE
 from downloader.sinks import directory as files
-from downloader.sinks.directory import FilesSink, FilesWriter
+from downloader.sinks.directory import FilesSink
+from downloader.sinks.files_writer import FilesWriter
 from downloader.sinks.null import NullSink
 from downloader.sinks.registry import open_sink, verifier
 from downloader.sinks.sink import NEW, REPLACED, SAME, Unprepared, Written
