@@ -45,11 +45,7 @@ def write_results(
         if config.report:
             reports.write_json(report, config.report)
     except (DestinationError, JournalError, SourceError) as error:
-        report = msgspec.structs.replace(
-            report,
-            exit_code=report.exit_code or error.exit_code,
-            stopped_by=report.stopped_by or str(error),
-        )
+        report = reports.with_error(report, error)
     return Finished(report, shown, [], {})
 
 

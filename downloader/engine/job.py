@@ -20,7 +20,6 @@ from downloader.errors import (
     ROW_FAULTS,
     ConfigError,
     DestinationError,
-    DownloaderError,
     JournalError,
     UnsafeProcess,
 )
@@ -108,7 +107,7 @@ def run_job(
             more = destination.finish(report.exit_code == 0)
             report = msgspec.structs.replace(report, replaced=report.replaced + more)
         except (DestinationError, JournalError) as error:
-            report = _with_error(report, error, lasting=True)
+            report = reports.with_error(report, error)
         if superseded := destination.journal.shards.damaged(superseded=True):
             text = "damaged, and another has its samples: remove the files that verify names, and verify"
             progress.log("warning", _shards_text(superseded, text))
@@ -117,7 +116,7 @@ def run_job(
         faulty = list(islice(_faulty_lines(config, destination.journal), _FAILURES_SHOWN + 1))
         report = _write(config, destination, report, lambda text: progress.log("warning", text))
         if (displaced := destination.displaced()) is not None:
-            report = _with_error(report, displaced, lasting=True)
+            report = reports.with_error(report, displaced)
         return Finished(report, failures, faulty, run.latency.counts)
     finally:
         destination.close()
@@ -167,32 +166,18 @@ def _write(config: Config, destination: Destination, report: Report, log: Callab
         try:
             write_manifest(config, destination, log)
         except (DestinationError, JournalError) as error:
-            report = _with_error(report, error)
+            report = reports.with_error(report, error)
     if config.failures:
         try:
             reports.write_failures(destination.journal.failures(), config.failures)
         except (DestinationError, JournalError) as error:
-            report = _with_error(report, error)
+            report = reports.with_error(report, error)
     if config.report:
         try:
             reports.write_json(report, config.report)
         except DestinationError as error:
-            report = _with_error(report, error)
+            report = reports.with_error(report, error)
     return report
-
-
-def _with_error(report: Report, error: DownloaderError, *, lasting: bool = False) -> Report:
-    """Return ``report`` with ``error``, which kept a file about the job from being written.
-
-    The exit code is not 0, although all items are done. ``lasting``: the file is part of what is stored, so
-    the exit code is that of ``error`` also where items have failed.
-    """
-    code = 0 if lasting and report.exit_code == 1 else report.exit_code
-    return msgspec.structs.replace(
-        report,
-        exit_code=code or error.exit_code,
-        stopped_by=report.stopped_by or str(error),
-    )
 
 
 def _check_process() -> None:

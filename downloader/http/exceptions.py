@@ -98,7 +98,8 @@ def translate(error: BaseException, secrets: tuple[str, ...] = (), cacert: str =
     chain = list(_chain(error))
     code = _code(chain)
     failed = FetchError(code, shown(redact(_sentence(chain, code), secrets)) + _advice(chain, code, cacert))
-    failed.permanent = code == "dns" and _name_does_not_exist(chain)
+    refused = code == "proxy" and _is_login_refused(chain)
+    failed.permanent = refused or (code == "dns" and _name_does_not_exist(chain))
     failed.unreachable = code in ("connect-timeout", "dns") and any(
         getattr(each, "unreachable", False) for each in chain
     )
@@ -107,7 +108,9 @@ def translate(error: BaseException, secrets: tuple[str, ...] = (), cacert: str =
 
 def proxy_login_refused() -> FetchError:
     """Return the failure of a request that a proxy has refused in place of the server."""
-    return FetchError("proxy", f"the proxy answered {PROXY_LOGIN}{_PROXY_ADVICE}")
+    failed = FetchError("proxy", f"the proxy answered {PROXY_LOGIN}{_PROXY_ADVICE}")
+    failed.permanent = True  # the same credentials again may lock the account
+    return failed
 
 
 def deadline_exceeded(config: Config) -> FetchError:
@@ -204,10 +207,15 @@ def _name_does_not_exist(chain: list[BaseException]) -> bool:
     return any(isinstance(each, socket.gaierror) and each.errno in _NO_NAME for each in chain)
 
 
+def _is_login_refused(chain: list[BaseException]) -> bool:
+    """Return whether a proxy has refused a tunnel for its credentials, or for their lack."""
+    return any(_NO_TUNNEL in str(each) for each in chain)
+
+
 def _advice(chain: list[BaseException], code: str, cacert: str) -> str:
     """Return what to do about a certificate, by OpenSSL's X509_V_ERR_…, or a proxy; else ""."""
     verify_code = next((e.verify_code for e in chain if isinstance(e, ssl.SSLCertVerificationError)), 0)
-    if code == "proxy" and any(_NO_TUNNEL in str(each) for each in chain):
+    if code == "proxy" and _is_login_refused(chain):
         return _PROXY_ADVICE
     if code != "tls-verify" or not verify_code:
         return ""

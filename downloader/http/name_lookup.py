@@ -12,6 +12,7 @@ from downloader.process import patching
 patching.require()
 
 import _socket
+import functools
 import re
 import socket
 from pathlib import Path
@@ -24,6 +25,7 @@ __all__ = ["Lookup", "NoAnswer", "numeric", "open_lookup"]
 
 # The end of an address: a label that begins with a digit (`0x7f.1`, `127.1`), or with a colon in it.
 _may_be_numeric: Final = re.compile(r"(?:.*[.])?(?:[0-9][^.]*|[^.]*:.*)", re.DOTALL).fullmatch
+_HOSTS = Path("/etc/hosts")
 _NSSWITCH = Path("/etc/nsswitch.conf")
 _TRIES = 3
 _CHANNELS = 2
@@ -76,6 +78,29 @@ def _is_usual() -> bool:
     return found is not None and found[1].split() == ["files", "dns"]
 
 
+@functools.cache
+def _hosts_for_the_system() -> frozenset[str]:
+    """Return the names of ``/etc/hosts`` of which c-ares does not know all addresses.
+
+    It reads the first line of a name only, where a host with an IPv4 and an IPv6 address has two; and it
+    takes a comment without a blank before it for a part of the name.
+    """
+    names: set[str] = set()
+    again: set[str] = set()
+    try:
+        with _HOSTS.open(encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                entry, mark, _ = line.partition("#")
+                _, *found = entry.lower().split() or [""]
+                again.update(name for name in found if name in names)
+                names.update(found)
+                if mark and found and not entry[-1].isspace():
+                    again.add(found[-1])
+    except OSError:
+        return frozenset()
+    return frozenset(again)
+
+
 class _SystemLookup:
     """The system's getaddrinfo, in threads."""
 
@@ -88,8 +113,10 @@ class _SystemLookup:
 
     def addresses(self, host: str) -> list[str]:
         """See ``Lookup``."""
-        found: list[str] = self._threads.apply(_getaddrinfo, (host, 0))
-        return found
+        found, error = self._threads.apply(_looked_up, (host,))
+        if error is not None:
+            raise error
+        return list(found)
 
 
 class _Channel:
@@ -126,9 +153,12 @@ class _CaresLookup:
             address, port = split_address(server)
             self._options.update(servers=address, udp_port=str(port), tcp_port=str(port))
         self._channels = [_Channel(self._options) for _ in range(_CHANNELS)]
+        self._system = _SystemLookup()
 
     def addresses(self, host: str) -> list[str]:
         """See ``Lookup``."""
+        if host.lower() in _hosts_for_the_system():
+            return self._system.addresses(host)
         channels = self._channels
         which = hash(host) % len(channels)  # the same one again, which may know it
         channel = channels[which]
@@ -160,6 +190,16 @@ def _translated(error: socket.gaierror) -> socket.gaierror:
     if code == socket.EAI_NONAME or code in _ARES_NO_NAME:
         return socket.gaierror(socket.EAI_NONAME, "Name or service not known")
     return socket.gaierror(socket.EAI_AGAIN, str(text).partition(": ")[2] or str(text))
+
+
+def _looked_up(host: str) -> tuple[list[str], Exception | None]:
+    """Return the addresses of ``host``, or why there are none: gevent prints what its threads raise."""
+    try:
+        return _getaddrinfo(host, 0), None
+    except (socket.gaierror, UnicodeError) as error:
+        return [], error
+    except OSError as error:  # what the system's library met, as a code of its own
+        return [], socket.gaierror(socket.EAI_SYSTEM, error.strerror or str(error))
 
 
 def _getaddrinfo(host: str | bytes, flags: int) -> list[str]:

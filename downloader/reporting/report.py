@@ -21,7 +21,7 @@ from downloader.reporting.record import Report
 from downloader.reporting.stats import RunStats
 from downloader.storage.destination import Destination
 
-__all__ = ["as_text", "failed_text", "make", "state_of", "write_failures", "write_json"]
+__all__ = ["as_text", "failed_text", "make", "state_of", "with_error", "write_failures", "write_json"]
 
 
 def make(config: Config, destination: Destination, run: RunStats, seconds: float) -> Report:
@@ -200,6 +200,16 @@ def _remarks(report: Report) -> tuple[tuple[int, str], ...]:
             "may have the bodies of others: their server answers out of order (--restart --pipeline off)",
         ),
     )
+
+
+def with_error(report: Report, error: DownloaderError) -> Report:
+    """Return ``report`` with ``error``, which kept a file about the job from being written.
+
+    The exit code is neither 0 nor 1, although all items are finished: whoever goes on would read an earlier
+    file of that name.
+    """
+    code = error.exit_code if report.exit_code == 1 else report.exit_code or error.exit_code
+    return msgspec.structs.replace(report, exit_code=code, stopped_by=report.stopped_by or str(error))
 
 
 def write_json(report: Report, path: str) -> None:

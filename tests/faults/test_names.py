@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import os
+import shlex
+import shutil
 import signal
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -12,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import Job
+from harness import Job, command, environment
 from servers.answers import ok
 from servers.command import download
 from servers.raw import Server
@@ -133,3 +138,52 @@ def test_hosts_that_do_not_answer_hold_no_slot(web: Web, tmp_path: Path) -> None
 def test_unusable_name_server_is_refused(given: dict[str, str], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         Config(source="http://h", output="d", **given)
+
+
+HOSTS = """\
+127.0.0.1 localhost
+127.0.0.2 refused  # the second line has the address that answers
+127.0.0.1 refused
+::1 both
+127.0.0.1 BOTH other
+127.0.0.1 commented#without a blank
+127.0.0.1 one
+"""
+
+
+@pytest.mark.parametrize("resolver", ["cares", "system"])
+def test_all_lines_of_a_name_in_the_hosts_file_count(resolver: str, tmp_path: Path) -> None:
+    if os.geteuid() or shutil.which("unshare") is None:
+        pytest.skip("only root can mount")
+    names = ("refused", "both", "other", "commented", "one")
+    with Server(default=ok()) as server:
+        (tmp_path / "list.txt").write_text(
+            "".join(f"http://{name}:{server.port}/{name}\n" for name in names)
+        )
+        (tmp_path / "hosts").write_text(HOSTS)
+        argv = command(
+            *(tmp_path / "list.txt", "-o", tmp_path / "d", *QUICK),
+            *("--resolver", resolver, "--progress", "none"),
+        )
+        mount = f"mount --bind {shlex.quote(str(tmp_path / 'hosts'))} /etc/hosts"
+        done = subprocess.run(
+            ["unshare", "-m", "sh", "-c", f"{mount} && exec {shlex.join(argv)}"],
+            env=environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    if "mount:" in done.stderr:
+        pytest.skip(done.stderr.strip())
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {path.name for path in (tmp_path / "d").iterdir()} == {*names, ".downloader"}
+
+
+def test_names_that_the_system_does_not_know_are_told_once(tmp_path: Path) -> None:
+    """Nothing else is on standard error, as --log-json promises."""
+    listed = "".join(f"http://no-such-host-{n}.invalid/x{n}\n" for n in range(3))
+    options = ("--resolver", "system", "--retries", "0", "--log-json")
+    result = download("-", tmp_path / "d", *options, stdin=listed)
+    assert set(result.codes.values()) == {"dns"}
+    assert all(isinstance(json.loads(line), dict) for line in result.stderr.splitlines()), result.stderr

@@ -146,7 +146,8 @@ def test_proxy_refuses_the_tunnel(answer: bytes, lane: str, tmp_path: Path) -> N
     with Tunnel(answer) as proxy:
         given = (*QUICK, *by(proxy.url), "--lane", lane)
         result = download("-", tmp_path / "d", *given, stdin="https://files.example/a\n")
-        assert len(proxy.heads) == 2
+        # Credentials that were refused are not sent again: that may lock the account.
+        assert len(proxy.heads) == (1 if b" 407 " in answer else 2)
     assert (result.exit, result.codes) == (1, {"a": "proxy"}), result.stderr
     told = json.dumps(result.failures) + result.stderr
     assert "pw" not in told
@@ -195,6 +196,7 @@ def test_proxy_error_is_the_response(tmp_path: Path) -> None:
     with Server(routes=answers) as proxy:
         source = "\n".join(answers)
         result = download("-", tmp_path / "d", *QUICK, *by(proxy.url), stdin=source)
+        assert proxy.count("http://files.example/a") <= 2  # the pipelined client hands it over
     assert result.codes == {"a": "proxy", "b": "http-502"}
     assert "the proxy answered 407" in str(result.failures["a"])
     assert result.files == {"c": b"c"}

@@ -329,8 +329,10 @@ def test_what_cannot_be_is_refused(argv: list[str], says: str, run_downloader: R
     assert not (tmp_path / "d").exists()
 
 
-def test_a_manifest_that_cannot_be_written(run_downloader: Run, tmp_path: Path) -> None:
-    with Server(files=answers(3)) as server:
+@pytest.mark.parametrize("failing", [False, True])
+def test_a_manifest_that_cannot_be_written(failing: bool, run_downloader: Run, tmp_path: Path) -> None:
+    """A script that goes on after 1, as some files failed, would read the manifest of last night."""
+    with Server(files={**answers(3), **({"gone": status(404)} if failing else {})}) as server:
         (tmp_path / "full.jsonl").symlink_to("/dev/full")
         done = run_downloader(server.url, "-o", tmp_path / "d", "--manifest", tmp_path / "full.jsonl")
     assert done.returncode == 4

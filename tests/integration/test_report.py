@@ -276,7 +276,7 @@ def test_report_is_written_when_the_failures_file_cannot_be(run_downloader: Run,
             server.url, "-o", "d", *ONE, "--report", "r.json", "--failures", "/dev/full", cwd=tmp_path
         )
     told = json.loads((tmp_path / "r.json").read_text())
-    assert done.returncode == told["exit_code"] == 1
+    assert done.returncode == told["exit_code"] == 4
     assert told["stopped_by"].startswith("/dev/full cannot be written: ")
 
 
