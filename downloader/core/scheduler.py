@@ -44,6 +44,7 @@ _GIVEN_UP_SHARE, _GIVEN_UP_LEAST = 4, 8
 _RESERVE = 8  # one in so many slots is for jobs that are not demoted
 # Seconds until a host is known to work or not: it is sent a request after its pause, or after silence.
 _PROBED = 1.0
+_MOST_HOPS = 5  # from host to host that are followed
 _AGAIN = 1.0  # seconds until a demoted job is considered again whose host has all its requests in flight
 
 
@@ -455,10 +456,16 @@ class Scheduler(Generic[J]):
         self.stalled(host)
         return True
 
-    def went_silent(self, host: Host, now: float) -> None:
-        """Record that a request to ``host`` took too long."""
+    def went_silent(self, host: Host, began: float, now: float) -> None:
+        """Record that a request to ``host``, sent at ``began``, took too long.
+
+        Where nothing was answered meanwhile, its jobs are started as before, but do not count as work that
+        is there to be started, so that those of others are asked for.
+        """
         host.silent = now
-        self.stalled(host)
+        if host.answered <= began:
+            self._rest(host)
+            self.stalled(host)
 
     def rests_until(self, key: str, now: float) -> float:
         """Return when requests to host ``key`` may be sent again; at most ``now`` if they may be sent."""
@@ -466,16 +473,23 @@ class Scheduler(Generic[J]):
         return host.not_before if host is not None else now
 
     def opens_at(self, host: Host, now: float) -> float:
-        """Return when a job that is queued for ``host`` now may start, as far as its failures say.
+        """Return when a job that is queued for ``host`` now may start, and those that it leads to take it.
 
         ``now``: at once, unless the host has all its requests in flight. Infinity: it would fail.
         """
-        if host.verdict is not None and now < host.verdict_until:
-            return math.inf
-        if host.not_before > now:
-            return host.not_before
-        in_doubt = host.resting or host.silent > host.answered
-        return now + _PROBED if in_doubt and (host.queue or host.active) else now
+        at = now
+        following: Host | None = host
+        for _ in range(_MOST_HOPS):
+            if following is None:
+                break
+            if following.verdict is not None and now < following.verdict_until:
+                return math.inf
+            if following.not_before > now:
+                at = max(at, following.not_before)
+            elif following.resting and (following.queue or following.active):
+                at = max(at, now + _PROBED)
+            following = following.leads_to
+        return at
 
     def condemn(self, host: Host, code: str, detail: str, now: float) -> None:
         """Have all jobs for ``host`` fail with ``code`` for the next ``VERDICT`` seconds."""

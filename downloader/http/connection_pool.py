@@ -245,7 +245,9 @@ class _CountedConnection:
             except (NewConnectionError, ConnectTimeoutError):
                 if failed is None:
                     raise
-                raise failed from None  # nobody answers at the other addresses
+                if not self._address:
+                    raise failed from None  # nobody answers at the other addresses
+                # The handshake took too long: there may be a further address.
             self._failed.add(self._address)
             self.close()
             if len(self._failed) >= _MOST_MACHINES or not self._has_others(self._failed):

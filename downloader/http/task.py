@@ -65,6 +65,7 @@ class FetchTask(msgspec.Struct, eq=False, gc=False):
     None if it does not go through the pipelined client. ``robots_txt``: it is not an item of a source, but
     the robots.txt of its origin. ``extra``: attempts that its mirrors allow in addition to --retries.
     ``movable``: if its host has it wait, another mirror of its item may be requested.
+    ``until``: of those of its URLs that led to a host which was paused, when that may be requested.
     ``tried``: the URLs of an item with mirrors that have failed, not only asked to wait. It is a
     Struct because one is created per file.
     """
@@ -88,6 +89,7 @@ class FetchTask(msgspec.Struct, eq=False, gc=False):
     extra: int = 0
     movable: bool = False
     tried: frozenset[str] = frozenset()
+    until: dict[str, float] | None = None
     stated: Stated | None = None
     mismatches: int = 0
     demotions: int = 0

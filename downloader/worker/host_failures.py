@@ -166,7 +166,7 @@ class HostFailures:
         if blame is Blame.EITHER:
             self.reached(host, now)
         elif blame is Blame.NEITHER:
-            self._schedule.went_silent(host, now)
+            self._schedule.went_silent(host, began, now)
         elif blame is Blame.HOST:
             if not trouble.unreached:
                 trouble.unreached_since = began

@@ -22,19 +22,21 @@ __all__ = ["RedirectPlaces"]
 class RedirectPlaces:
     """The places of redirected requests, by the greenlet that makes each.
 
-    ``waiting``: the greenlets that wait for one. ``freed`` is called when another request may be sent.
+    ``waiting``: the greenlets that wait for one, and at which host. ``freed`` is called when another
+    request may be sent.
     """
 
     def __init__(self, schedule: Scheduler[FetchTask], freed: Callable[[], None]) -> None:
         self._schedule = schedule
         self._freed = freed
         self._places: dict[gevent.Greenlet, Host | None] = {}
-        self.waiting: set[gevent.Greenlet] = set()
+        self.waiting: dict[gevent.Greenlet, Host] = {}
 
     def move(self, before: str, after: str) -> None:
         """Wait until a request that was sent to host ``before`` may be sent to host ``after``."""
         greenlet, schedule = gevent.getcurrent(), self._schedule
         left, target = self._places.get(greenlet) or schedule.host(before), schedule.host(after)
+        left.leads_to = target
         self._places[greenlet] = None
         schedule.leave(left)
         self._freed()
@@ -47,7 +49,7 @@ class RedirectPlaces:
         call = entered.set
         schedule.await_place(target, call)
         parked = schedule.park()
-        self.waiting.add(greenlet)
+        self.waiting[greenlet] = target
         try:
             entered.wait()
         except BaseException:
@@ -55,7 +57,7 @@ class RedirectPlaces:
                 schedule.leave(target)  # the place was given to it meanwhile
             raise
         finally:
-            self.waiting.discard(greenlet)
+            del self.waiting[greenlet]
             if parked:
                 schedule.unpark()
 

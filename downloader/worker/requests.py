@@ -21,7 +21,7 @@ from downloader.sources.registry import source_kind
 from downloader.sources.source import Request
 from downloader.worker.active_batch import ActiveBatch
 
-__all__ = ["TaskBuilder"]
+__all__ = ["TaskBuilder", "awaits"]
 
 # Header fields that urllib3 writes, or that define framing: the pipelined client must not add another.
 _CLIENT_FIELDS = frozenset(
@@ -94,7 +94,7 @@ class TaskBuilder:
         except FetchError:
             return None
         other.attempts, other.extra, other.mismatches = task.attempts, task.extra, task.mismatches
-        other.tried = task.tried
+        other.tried, other.until, other.demotions = task.tried, task.until, task.demotions
         return other
 
     def untried(self, task: FetchTask) -> FetchTask | None:
@@ -118,7 +118,7 @@ class TaskBuilder:
             if following is None:
                 break
             other = following
-            opens = self._schedule.opens_at(other.host, now)
+            opens = max(self._schedule.opens_at(other.host, now), awaits(other))
             if opens < at:
                 best, at = other, opens
         if other is not task:
@@ -198,3 +198,8 @@ class TaskBuilder:
 def _moved(item: Item, rest: tuple[str, ...]) -> Item:
     """Return ``item`` with its next mirror as its URL, and ``rest`` as its mirrors."""
     return msgspec.structs.replace(item, url=item.mirrors[0], mirrors=rest)
+
+
+def awaits(task: FetchTask) -> float:
+    """Return when the host may be requested that the URL of ``task`` led to, 0 if that is not known."""
+    return task.until.get(task.item.url, 0.0) if task.until else 0.0

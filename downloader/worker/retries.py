@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from random import random
 
 from downloader.core.retry import RetryPolicy
@@ -21,7 +20,7 @@ _OF_THE_ITEM = frozenset(
 
 
 class Retries:
-    """The further attempts at the items of a worker. ``admit`` schedules a task at a URL that is new."""
+    """The further attempts at the items of a worker."""
 
     def __init__(
         self,
@@ -29,13 +28,11 @@ class Retries:
         schedule: Scheduler[FetchTask],
         builder: TaskBuilder,
         mirrors: Mirrors,
-        admit: Callable[[FetchTask], None],
     ) -> None:
         self._policy = policy
         self._schedule = schedule
         self._builder = builder
         self._mirrors = mirrors
-        self._admit = admit
 
     def again(self, task: FetchTask, error: FetchError, retry: bool, now: float) -> bool:
         """Schedule another attempt after one failed with ``error``; return whether there is one.
@@ -48,13 +45,12 @@ class Retries:
             task.mismatches += 1
             retry = retry and task.mismatches == 1
         spent = task.attempts - task.extra
-        other = None
-        if task.item.mirrors and error.code not in _OF_THE_ITEM:
+        other, allowed = None, self._policy.allows(spent, retry)
+        if task.item.mirrors and not _is_of_the_item(error, task):
+            if not (allowed and error.asks_to_wait):
+                task.tried |= {task.item.url}
             other = self._builder.next_mirror(task, drop=not retry)
-        last = not self._policy.allows(spent, retry) and (retry or other is None)
-        if other is not None and (last or not error.asks_to_wait):
-            task.tried |= {task.item.url}
-        if last:
+        if not allowed and (retry or other is None):
             return other is not None and self._last(task)
         if other is not None:
             self._try_mirror(task, other, spent if retry else 0, error, now)
@@ -73,16 +69,13 @@ class Retries:
         chosen = self._mirrors.soonest(other)
         if chosen.item.url == task.item.url:
             pause = pause or self._pause(1)
-        if pause:
-            self._schedule.add_later(chosen, now + pause)
-        else:
-            self._admit(chosen)
+        self._mirrors.add(chosen, now + pause if pause else 0.0)
 
     def _last(self, task: FetchTask) -> bool:
         """Schedule ``task``, which has no attempts left, at a mirror that was always left out, if any."""
         other = self._builder.untried(task)
         if other is not None:
-            self._admit(other)
+            self._mirrors.add(other)
         return other is not None
 
     def elsewhere(self, task: FetchTask) -> bool:
@@ -91,3 +84,8 @@ class Retries:
         if other is not None:
             self._mirrors.admit(other)
         return other is not None
+
+
+def _is_of_the_item(error: FetchError, task: FetchTask) -> bool:
+    """Return whether ``error`` is the same with every mirror; a size is, if the source states it."""
+    return error.code in _OF_THE_ITEM and (error.code != "too-large" or task.item.size >= 0)

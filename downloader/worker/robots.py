@@ -109,20 +109,25 @@ class RobotsGate:
         self._schedule.hold(task)
 
     def withdraw(self, key: str, wanted: Callable[[FetchTask], bool]) -> list[FetchTask]:
-        """Remove and return the ``wanted`` files that wait for the robots.txt of their host ``key``.
+        """Remove and return the ``wanted`` files that wait for the robots.txt of host ``key``.
 
         They stay on hold.
         """
         held = self._held.get(key)
         if not held:
             return []
-        files = [task for task in held if task.origin.key == key and wanted(task)]
+        files = [task for task in held if wanted(task)]
         if files:
             gone = set(map(id, files))
             rest = [task for task in held if id(task) not in gone]
             held.clear()
             held.extend(rest)
         return files
+
+    def allows(self, task: FetchTask) -> bool:
+        """Return whether ``task`` may be requested, as far as that is known."""
+        rules = self._rules(task.origin.key)
+        return rules is not None and not rules.why_not(task.target.decode("ascii"))
 
     def permit(self, url: str, origin: Origin) -> bool:
         """Return whether a redirect to ``url`` may be followed; False if the robots.txt is not known yet.

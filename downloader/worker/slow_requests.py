@@ -49,15 +49,18 @@ class SlowRequests:
         """Observe until the process ends. ``finished()``: how many files were stored or have failed."""
         while True:
             gevent.sleep(_EVERY)
-            schedule = self._schedule
+            schedule, now = self._schedule, monotonic()
             chosen = self._preemption.observe(
-                monotonic(),
+                now,
                 self._held(),
                 finished=finished(),
                 slots=schedule.most,
                 waiting=schedule.active >= schedule.most and schedule.unstarted > schedule.resting,
             )
+            openings = self._pipelined.census.openings if chosen else {}
             for each in chosen:
+                if not (each.received or each.key in openings):
+                    schedule.went_silent(each.job.host, each.since, now)
                 self._preempt(each)
 
     def _held(self) -> list[Held]:

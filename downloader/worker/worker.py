@@ -77,6 +77,7 @@ from downloader.worker.slow_requests import SlowRequests
 
 __all__ = ["Worker"]
 
+_SLOW = 1.0  # seconds for which a mirror is left out that was too slow
 _AT_ONCE = 64  # items to schedule before others may run, if it took long
 
 
@@ -135,11 +136,12 @@ class Worker:
         self.builder = builder = TaskBuilder(config, self.session, self.schedule)
         self.new_batch, self.close_records = batch_maker(config, setup, builder)
         self.mirrors = Mirrors(
-            *(self.schedule, builder, gate, self.admit),
-            *(self.greenlets.spawn, self._dispatch_soon, self.fatal),
+            *(self.schedule, builder, self.places, self.slow.fetching),
+            gate if config.robots else None,
+            *(self.admit, self.greenlets.spawn, self._dispatch_soon, self.fatal),
         )
         self.schedule.stalled = self.mirrors.stalled
-        self.retries = Retries(config.retry_policy, self.schedule, builder, self.mirrors, self.admit)
+        self.retries = Retries(config.retry_policy, self.schedule, builder, self.mirrors)
         self.finished, self._due, self._idle = Event(), Event(), Event()
 
     # leases in
@@ -320,10 +322,14 @@ class Worker:
     def _postpone(self, task: FetchTask, postponed: Postponed) -> None:
         task.batch.forget(task.index)
         task.batch.requests += postponed.requests
-        if postponed.unknown is not None:
-            self.robots.hold(task, postponed.unknown)
+        if (unknown := postponed.unknown) is not None:
+            task.host.leads_to = self.schedule.host(unknown.key)
+            if not self.mirrors.divert(task):
+                self.robots.hold(task, unknown)
         elif not self.mirrors.divert(task, postponed.until):
             self.schedule.add_later(task, postponed.until)
+        else:
+            self.mirrors.stalled(task.host)  # what waits there will be led to the same
 
     # called by the pipelined client; see its Owner
 
@@ -362,7 +368,10 @@ class Worker:
         task.batch.forget(task.index)
         task.batch.requests += 1
         task.batch.wire += task.path is not None
-        self.schedule.demote(task)
+        # Another mirror may be faster; after each was too slow, they have longer.
+        slow = task.demotions > len(task.item.mirrors)
+        if slow or not self.mirrors.divert(task, monotonic() + _SLOW):
+            self.schedule.demote(task)
 
     def fall_back(self, task: FetchTask) -> None:
         """Requeue ``task`` for the requests client."""
@@ -425,6 +434,8 @@ class Worker:
                 schedule.requeue(task)
             self._dispatch_soon()
             return
+        if error.origin and task.movable:
+            self.mirrors.stalled(task.host)  # it leads to that host
         if self.retries.again(task, error, retry, now):
             batch.retries += 1
             if self.config.verbose > 1:

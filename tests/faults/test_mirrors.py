@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
 import pytest
-from servers import CLOSE, HANG, Answer, Request, Server, Step, download, ok, redirect, status
+from harness import Job
+from servers import CLOSE, HANG, Answer, Pause, Request, Server, Step, download, ok, redirect, status
 
 BODY = b"hello"
 FILES = 120
@@ -89,6 +91,93 @@ def test_host_that_was_left_out_is_asked_at_last(code: int, tmp_path: Path) -> N
         result = download("-", tmp_path / "d", *argv, stdin=listed)
         assert max(len(two.seen(f"/{n}")) for n in range(20)) <= 3
     assert (result.exit, result.report["stored"]) == (0, 20)
+
+
+@pytest.mark.parametrize("robots", [(), ("--robots",)], ids=["", "robots"])
+def test_all_mirrors_lead_to_a_host_that_is_paused(robots: tuple[str, ...], tmp_path: Path) -> None:
+    """As those of a redirector do. Each file waits; no mirror is asked again and again meanwhile."""
+    store_of = first(8, status(503, "Retry-After: 3"), ok(BODY))
+    with Server({"/robots.txt": status(404)}, default=store_of) as store:
+
+        def lead(request: Request) -> list[Step]:
+            return status(404) if request.target == "/robots.txt" else redirect(store.url + request.target)
+
+        with Server(default=lead) as one, Server(default=lead) as two:
+            listed = entries(one.url, two.url, files=20)
+            result = download("-", tmp_path / "d", *OPTIONS, *robots, stdin=listed)
+            assert one.count() + two.count() < 200
+    assert (result.exit, result.report["stored"]) == (0, 20)
+
+
+@pytest.mark.parametrize("answer", [[HANG], paused()], ids=["hangs", "paused"])
+def test_redirects_to_an_origin_whose_robots_txt_does_not_come(answer: Answer, tmp_path: Path) -> None:
+    with Server({"/robots.txt": answer}, default=ok(BODY)) as store, Server(default=ok(BODY)) as mirror:
+        mirror.routes["/robots.txt"] = status(404)
+
+        def lead(request: Request) -> list[Step]:
+            return status(404) if request.target == "/robots.txt" else redirect(store.url + request.target)
+
+        with Server(default=lead) as entry:
+            listed = entries(entry.url, mirror.url)
+            argv = (*OPTIONS, "--robots", "--read-timeout", "1s", "--retries", "2")
+            result = download("-", tmp_path / "d", *argv, stdin=listed)
+    assert (result.exit, result.report["stored"]) == (0, FILES)
+
+
+def test_redirects_to_a_host_that_hangs(tmp_path: Path) -> None:
+    with Server(default=[HANG]) as store, Server(default=ok(BODY)) as mirror:
+
+        def lead(request: Request) -> list[Step]:
+            return redirect(store.url + request.target)
+
+        with Server(default=lead) as entry:
+            listed = entries(entry.url, mirror.url, files=300)
+            argv = (*OPTIONS, "--read-timeout", "1s", "--retries", "2")
+            result = download("-", tmp_path / "d", *argv, stdin=listed)
+        assert store.count() < 150
+    assert (result.exit, result.report["stored"]) == (0, 300)
+
+
+def test_mirror_that_trickles_is_left_for_a_faster_one(tmp_path: Path) -> None:
+    """Its requests are preempted, as others wait; they go on at the other mirror, not at the same."""
+    slow = [b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nh", Pause(25), CLOSE]
+    with Server(default=slow) as trickles, Server(default=ok(BODY)) as mirror:
+        listed = entries(trickles.url, mirror.url, files=60)
+        others = "".join(f"{mirror.url}/other{n}\n" for n in range(2000))
+        argv = (*OPTIONS, "--read-timeout", "10s", "--workers", "1")
+        result = download("-", tmp_path / "d", *argv, stdin=listed + others)
+        assert trickles.count() <= 70
+    assert (result.exit, result.report["stored"]) == (0, 2060)
+
+
+def test_mirror_whose_file_is_too_large(tmp_path: Path) -> None:
+    """The size is of one mirror's answer."""
+    huge = [b"HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n", CLOSE]
+    with Server(default=huge) as one, Server(default=ok(BODY)) as two:
+        listed = entries(one.url, two.url, files=5)
+        result = download("-", tmp_path / "d", *OPTIONS, "--max-size", "1M", stdin=listed)
+    assert (result.exit, result.report["stored"]) == (0, 5)
+
+
+@pytest.mark.parametrize(("retries", "asked"), [(0, 3), (1, 4)])
+def test_each_mirror_is_asked_once_before_retries_count(retries: int, asked: int, tmp_path: Path) -> None:
+    with Server(default=status(500)) as server:
+        text = "\t".join(f"{server.url}/{n}" for n in range(3)) + "\n out=x\n"
+        argv = (*OPTIONS, "--retries", str(retries))
+        result = download("-", tmp_path / "d", *argv, stdin=text)
+        assert server.count() == asked
+    assert result.codes == {"x": "http-500"}
+
+
+def test_list_is_read_on_while_a_host_hangs(start: Callable[..., Job], tmp_path: Path) -> None:
+    """Its files are not work that could start: thousands of another host come after them."""
+    with Server(default=[HANG], record=False) as silent, Server(default=ok(BODY)) as good:
+        (tmp_path / "list.txt").write_text(
+            "".join(f"{(good if n % 4 else silent).url}/{n}\n" for n in range(4000))
+        )
+        options = ("--workers", "1", "--read-timeout", "2s", "--connections", "8", "--progress", "none")
+        job = start(tmp_path / "list.txt", "-o", tmp_path / "d", *options)
+        job.until(lambda: good.count() >= 3000, within=40)
 
 
 def test_redirects_to_a_host_that_is_paused(tmp_path: Path) -> None:

@@ -511,11 +511,18 @@ def test_when_a_host_opens() -> None:
     assert schedule.opens_at(host, 6.0) > 6.0
     schedule.succeeded(host, 7.0)
     assert schedule.opens_at(host, 7.0) == 7.0
-    schedule.went_silent(host, 8.0)
+    schedule.went_silent(host, 6.5, 8.0)
+    assert schedule.opens_at(host, 8.0) == 8.0  # it has answered others meanwhile
+    schedule.went_silent(host, 7.5, 8.0)
     assert schedule.opens_at(host, 8.0) > 8.0
     schedule.succeeded(host, 9.0)
     assert schedule.opens_at(host, 9.0) == 9.0
     schedule.condemn(host, "dns", "", 10.0)
     assert schedule.opens_at(host, 10.0) == math.inf
     assert schedule.opens_at(host, 10.0 + VERDICT) == 10.0 + VERDICT
-    assert stalled == [host, host]
+    # A host opens when the one does that it leads to.
+    other, third = schedule.host("b"), schedule.host("c")
+    other.leads_to, third.leads_to = third, other
+    schedule.pause(third, 90.0)
+    assert schedule.opens_at(other, 80.0) == schedule.opens_at(third, 80.0) == 90.0
+    assert stalled == [host, host, third]
