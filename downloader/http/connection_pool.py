@@ -235,6 +235,7 @@ class _CountedConnection:
         """
         self._failed: set[str] = set()
         failed: ssl.SSLError | None = None
+        late: ConnectTimeoutError | None = None
         while True:
             try:
                 return self._connect()
@@ -242,16 +243,16 @@ class _CountedConnection:
                 if self.proxy is not None:
                     raise  # not closed yet: urllib3 would take it for a failure of the proxy
                 failed = error
-            except (NewConnectionError, ConnectTimeoutError):
+            except (NewConnectionError, ConnectTimeoutError) as error:
                 if failed is None:
                     raise
-                if not self._address:
-                    raise failed from None  # nobody answers at the other addresses
-                # The handshake took too long: there may be a further address.
+                if not self._address:  # nobody answers at the other addresses
+                    raise late or failed from None
+                late = error  # the handshake took too long, which may pass
             self._failed.add(self._address)
             self.close()
             if len(self._failed) >= _MOST_MACHINES or not self._has_others(self._failed):
-                raise failed
+                raise late or failed
 
     def _has_others(self, tried: Collection[str]) -> bool:
         try:
