@@ -284,14 +284,6 @@ KNOWN = (
         (f"{MIRRORS}test_host_that_hangs_is_not_asked_for_each_file",),
     ),
     Mutant(
-        "mirrors that lead to a paused host are asked in a loop",
-        "20 files of a redirector cause 12,000 requests in the 9 s for which its store is paused",
-        "Mirrors.divert",
-        "task.until = {**(task.until or {}), task.item.url: at}",
-        "",
-        (f"{MIRRORS}test_all_mirrors_lead_to_a_host_that_is_paused",),
-    ),
-    Mutant(
         "mirror that was left out is never tried",
         "a file fails whose only good mirror was paused while it was tried",
         "Retries.again",
