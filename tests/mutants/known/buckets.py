@@ -64,9 +64,9 @@ KNOWN = (
     Mutant(
         "a further shard has all files of its batch",
         "after a retry, a manifest names the further shard for what was stored before",
-        "ShardBatch._stored",
-        "self._lease.only or range(len(states))",
-        "range(len(states))",
+        "ShardLocator._place",
+        "has_index(stored, written.index)",
+        "True",
         (f"{MANIFEST}test_each_file_is_in_the_shard_that_the_manifest_names[moto-index]",),
     ),
     Mutant(
