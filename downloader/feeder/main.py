@@ -42,7 +42,7 @@ from downloader.messages import (
 from downloader.process.channel import PlainChildLink
 from downloader.sources.registry import source_kind
 from downloader.sources.slice_file import SliceLister
-from downloader.sources.source import ChecksFiles, DeclaresColumns, Fetch, Lister
+from downloader.sources.source import ChecksFiles, Closes, DeclaresColumns, Fetch, Lister
 from downloader.storage.destination import home_of
 from downloader.storage.known_names import Known
 from downloader.storage.known_names import exists as is_read_again
@@ -69,6 +69,8 @@ def run(config: Config, name_key: bytes, link: PlainChildLink, ready: Callable[[
     else:
         lister = source_kind(config).lister(config, lambda: _listing_fetch(config, link), name_key)
     with contextlib.ExitStack() as opened:
+        if isinstance(lister, Closes):
+            opened.callback(lister.close)
         duplicates = open_duplicates(config)
         if duplicates:
             opened.callback(duplicates.close)
@@ -94,14 +96,17 @@ def check(config: Config, *, begun: bool) -> None:
     Raises ConfigError where ``run`` would raise it before it has sent a batch.
     """
     lister = source_kind(config).lister(config, _fetch_nothing, b"")
-    if isinstance(lister, ChecksFiles):
-        lister.check(begun=begun)
-    if begun:
-        return
-    most = next(_sizes(config.sink_kind.shard_items(config)))
-    page = next(lister.pages(b"", lambda: min(most, config.limit or most)), None)
-    if page is not None:
-        _check_size(_batch(0, page), config)
+    with contextlib.ExitStack() as opened:
+        if isinstance(lister, Closes):
+            opened.callback(lister.close)
+        if isinstance(lister, ChecksFiles):
+            lister.check(begun=begun)
+        if begun:
+            return
+        most = next(_sizes(config.sink_kind.shard_items(config)))
+        page = next(lister.pages(b"", lambda: min(most, config.limit or most)), None)
+        if page is not None:
+            _check_size(_batch(0, page), config)
 
 
 def _fetch_nothing() -> Fetch:

@@ -103,6 +103,10 @@ class PlainChildLink:
     def flush(self) -> None:
         """Wait until all has been sent."""
 
+    def close(self) -> None:
+        """Close this end."""
+        self._sock.close()
+
     def receive(self, within: float | None = None) -> list[ToChild] | None:
         """Wait for messages, ``within`` seconds at most; return those that arrived whole.
 

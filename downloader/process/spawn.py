@@ -69,6 +69,7 @@ def fork(main: ChildMain, *, keep: tuple[int, ...] = (), stdin: bool = False, pl
         return Child(pid, Link(parent_end))
     status = 70
     try:
+        parent_end.close()
         # The child must not return into the supervisor's frames.
         status = _child(main, child_end.detach(), parent, keep, stdin, plain)
     finally:
@@ -102,6 +103,8 @@ def _child(main: ChildMain, fd: int, parent: int, keep: tuple[int, ...], stdin: 
         return 4
     finally:
         link.flush()
+        if plain:
+            link.close()
     return 0
 
 

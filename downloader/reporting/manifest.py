@@ -40,7 +40,7 @@ from downloader.sinks.registry import sink_kind
 from downloader.sinks.sink import Describes, Locates, Opens, Written
 from downloader.sources.registry import source_kind
 from downloader.sources.slice_file import SliceLister
-from downloader.sources.source import Fetch, Lister
+from downloader.sources.source import Closes, Fetch, Lister
 from downloader.storage.destination import Destination
 from downloader.storage.journal import BatchRow, Journal
 from downloader.storage.known_records import KnownRecords
@@ -113,12 +113,12 @@ class JournalRows:
         self.changed: list[str] = []
         kind = sink_kind(config.store)
         root, identity = Path(config.local_output), config.sink_kind.identity(config)
-        self._locate = kind.locator(root, identity) if isinstance(kind, Locates) else None
+        self._locate = kind.locator(root, identity, known.home) if isinstance(kind, Locates) else None
         self._describe = kind.describer(root, identity, known.home) if isinstance(kind, Describes) else None
         self._open = kind.opener(root, identity) if isinstance(kind, Opens) else None
         self._algorithm = config.hash_algorithm
         self._builder = source_kind(config).request_builder(config)
-        self._without_record = self._without_hash = 0
+        self._without_record = self._without_hash = self._without_shard = 0
 
     def __iter__(self) -> Iterator[list[Row]]:
         """Yield the rows of each batch."""
@@ -127,7 +127,7 @@ class JournalRows:
 
     def numbered(self) -> Iterator[tuple[list[int], list[Row]]]:
         """Yield the rows of each batch, with the number of each item in the source."""
-        self._without_record = self._without_hash = 0
+        self._without_record = self._without_hash = self._without_shard = 0
         recalled = _Recalled(self._config, self._name_key)
         count, before, behind, logged_at = 0, 0, 0, monotonic()
         for batch in self._journal.batches():
@@ -144,6 +144,8 @@ class JournalRows:
             places = [("", "")] * len(marks)
             if self._locate is not None:
                 places = self._locate(marks, () if self._config.again else names)
+                if shards and not self._config.again:  # a slice of what has failed knows them otherwise
+                    self._without_shard += sum([not shard for shard, _ in places])
             found = self._known.find(batch, names, self._journal.digests)
             if missing := {
                 index: place for index, place in zip(stored, places, strict=True) if index not in found
@@ -154,7 +156,8 @@ class JournalRows:
             if monotonic() - logged_at > _LOG_INTERVAL:
                 logged_at = monotonic()
                 self._log(f"{show_count(count)} rows of the manifest so far")
-        self.made = RowsMade(count, self._without_record, self._without_hash)
+        recalled.close()
+        self.made = RowsMade(count, self._without_record, self._without_hash, self._without_shard)
         self.changed = list(dict.fromkeys(self._describe.changed)) if self._describe is not None else []
 
     def _without(
@@ -265,13 +268,28 @@ class JournalRows:
 def remarks(config: Config, made: RowsMade) -> Iterator[str]:
     """Yield what is to be known of the rows of --manifest."""
     sums = config.manifest_format == "SHA256SUMS"
+    if made.without_shard and not sums:
+        yield (
+            f"{config.manifest}: of {show_count(made.without_shard)} files the shard is not known: "
+            + (
+                "an earlier version has stored them, and has not recorded in which of several it did"
+                if config.is_bucket
+                else "they are in none as they were stored; `downloader verify` names them"
+            )
+        )
     if made.without_record and not sums:
         yield (
             f"{config.manifest}: of {show_count(made.without_record)} files only name, size and "
             "what the source says are known: they were there before, or stored by a run without "
             "--manifest and --hash, or a power cut has lost their records"
         )
-    if made.without_hash:
+    if made.without_hash and config.sink_kind.shard_items(config):
+        yield (
+            f"{config.manifest}: {show_count(made.without_hash)} files have no "
+            f"{config.hash_algorithm}: of what is in shards a run computes it where it fetches, so give "
+            "--hash from the start; --restart fetches everything again"
+        )
+    elif made.without_hash:
         yield (
             f"{config.manifest}: {show_count(made.without_hash)} files have no "
             f"{config.hash_algorithm}{', so no line' if sums else ''}: they are not in DEST as they were "
@@ -287,6 +305,11 @@ class _Recalled:
         self._name_key = name_key
         self._lister: Lister | None = None
         self._given_up = config.reads_stdin
+
+    def close(self) -> None:
+        """Close what the source keeps open."""
+        if isinstance(self._lister, Closes):
+            self._lister.close()
 
     def items(self, batch: BatchRow) -> list[Item]:
         """Return the items of ``batch``, [] if they cannot be had. Batches are in ascending order."""

@@ -43,17 +43,19 @@ Fields = tuple[
 
 
 class RowsMade(msgspec.Struct, frozen=True):
-    """How many rows there are, and of how many of them no record or no hash is known."""
+    """How many rows there are, and of how many of them no record, no hash or no shard is known."""
 
     count: int = 0
     without_record: int = 0
     without_hash: int = 0
+    without_shard: int = 0
 
     def __add__(self, other: RowsMade) -> RowsMade:
         return RowsMade(
             self.count + other.count,
             self.without_record + other.without_record,
             self.without_hash + other.without_hash,
+            self.without_shard + other.without_shard,
         )
 
 

@@ -336,7 +336,7 @@ class Compares(Protocol):
 
 
 Locate = Callable[[Sequence[Written], Sequence[str]], list[tuple[str, str]]]
-"""Return the shard and the key there of each of these items of one batch.
+"""Return the shard and the key there of each of these items of one batch, "" for what is not known.
 
 The second argument has the names of all items of the batch; it is () where items have keys of earlier ones.
 """
@@ -346,10 +346,10 @@ The second argument has the names of all items of the batch; it is () where item
 class Locates(Protocol):
     """What a ``SinkKind`` may have as well, if it stores several items in a file: where each of them is."""
 
-    def locator(self, root: Path, identity: str) -> Locate:
+    def locator(self, root: Path, identity: str, home: Directory) -> Locate:
         """Return a function that finds published items, for a manifest.
 
-        It is called in the supervisor, after all workers have exited.
+        It is called in the supervisor, after all workers have exited. ``home``: of the tool's own files.
         """
 
 

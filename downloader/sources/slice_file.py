@@ -59,6 +59,10 @@ class SliceLister:
         self._reader = _Reader(path)
         self._path = path
 
+    def close(self) -> None:
+        """See ``Closes``."""
+        self._reader.close()
+
     def recall(self, batch: Recall) -> Page:
         """See ``Lister``. Reads the frame of the batch again."""
         at = decoded_place(batch.origin, _At)
@@ -97,6 +101,10 @@ class _Reader:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
         self._file.close()
 
     def fraction(self, offset: int) -> float:

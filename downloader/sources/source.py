@@ -14,6 +14,7 @@ from downloader.messages import Item, Page, Recall
 
 __all__ = [
     "ChecksFiles",
+    "Closes",
     "DeclaresColumns",
     "Fetch",
     "Fetching",
@@ -77,6 +78,14 @@ class ChecksFiles(Protocol):
 
         ``begun``: the job has items already. Then what cannot be read is told where it is read.
         """
+
+
+@runtime_checkable
+class Closes(Protocol):
+    """A lister that keeps files open."""
+
+    def close(self) -> None:
+        """Close them; nothing is read afterwards."""
 
 
 class Request(msgspec.Struct, frozen=True):

@@ -121,9 +121,14 @@ class UrlLister:
             None  # of the last batch, if it is a part of what was read
         )
 
-    def _open(self, number: int) -> None:
+    def close(self) -> None:
+        """See ``Closes``."""
         if self._number >= 0:
             self._rows.close()
+            self._number = -1
+
+    def _open(self, number: int) -> None:
+        self.close()
         file = self._files[number]
         self._rows = open_rows(file, self._name_of(file), self._reading)
         self._maker = ItemMaker(

@@ -96,11 +96,12 @@ class Destination:
         if not has_journal(config):
             self._check_new()
         with contextlib.ExitStack() as opened:
-            if self._apart:
+            if self._apart or config.is_bucket:
                 self.home = opened.enter_context(make_home("--journal", config.journal))
-                make_directory("-o", output)
             else:
                 self.home = opened.enter_context(make_home("-o", config.local_output))
+            if self._apart:
+                make_directory("-o", output)
             self.lock_fd = lock(self.home)
             opened.callback(os.close, self.lock_fd)
             try:

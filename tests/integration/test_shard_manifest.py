@@ -82,3 +82,18 @@ def test_manifest_names_shard_and_key(key: str, run_downloader: Run, tmp_path: P
     digits = 16  # of what a key that is cut ends with
     found = [(row["url"].partition("/f/")[2], row["shard"], row["key"]) for row in rows]
     assert [(*each[:2], each[2][:-digits] if len(each[2]) == 80 else each[2]) for each in found] == expected
+
+
+def test_a_hash_that_is_asked_for_later_is_not_called_damage(run_downloader: Run, tmp_path: Path) -> None:
+    """What is in shards is not read for it; nor does a run with warnings as errors say anything else."""
+    source, manifest = tmp_path / "list.csv", tmp_path / "m.csv"
+    with Server(default=answer) as server:
+        source.write_text("url\n" + "".join(f"{server.url}/{n}.jpg\n" for n in range(3)))
+        argv = (source, "-o", tmp_path / "dest", "--store", "tar", "-q")
+        first = run_downloader(*argv, env={"PYTHONWARNINGS": "error"})
+        assert (first.returncode, first.stderr) == (0, "")
+        later = run_downloader(*argv[:-1], "--hash", "md5", "--manifest", manifest)
+    assert later.returncode == 0
+    assert "3 files have no md5" in later.stderr
+    assert "--hash from the start" in later.stderr
+    assert "downloader verify" not in later.stderr

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from downloader.core.checksum import crc32
 from downloader.core.column_types import ColumnTypes
 from downloader.core.executed_extensions import EXECUTED
-from downloader.core.item_states import NO_CLAIM, Claim
+from downloader.core.item_states import IN_FLIGHT, NO_CLAIM, SKIPPED, UNOWNED, Claim, unpack
 from downloader.core.redact import redact_url
 from downloader.core.shard_keys import UNKNOWN, extension_of
 from downloader.errors import failure_kind
@@ -20,6 +20,7 @@ from downloader.sinks.shards.files import SealedShard, part_path, seal
 from downloader.sinks.shards.jobs import FailedItem, ShardJob
 from downloader.sinks.shards.keys import ShardKeys
 from downloader.sinks.shards.part import Part, Room
+from downloader.sinks.shards.records import pack_indices
 from downloader.sinks.shards.samples import Sample, encode_sample, kinds_of
 from downloader.sinks.sink import WRITTEN, BatchContent, Recovered, Unprepared
 
@@ -231,11 +232,20 @@ class ShardBatch:
                     self._began,
                     time(),
                     self._lease.types,
+                    self._stored(content),
                 )
             )
             self._sink.published(self._shard)
             return published.replaced
         return 0
+
+    def _stored(self, content: BatchContent) -> bytes:
+        """Return which items have a sample in this shard, not in an earlier one of the batch."""
+        states = unpack(content.marks)[0].tolist()  # as `item_states.written`, in a fifth of the time
+        indices = self._lease.only or range(len(states))
+        return pack_indices(
+            [at for at in indices if IN_FLIGHT < states[at] < SKIPPED or states[at] < UNOWNED]
+        )
 
     def _failed(self, content: BatchContent) -> list[FailedItem]:
         """Return the items of the shard that have no sample."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from downloader.core.shard_keys import index_width, name_keys, possible_name_keys
+from downloader.core.shard_keys import index_width, possible_name_keys
 from downloader.files.directory import Directory, Entry, UnsafeFile, open_regular
 from downloader.sinks.shards.options import ShardOptions
 from downloader.sinks.shards.reading import (
@@ -48,7 +48,7 @@ class ShardInspector:
         """Return the problem of ``written``."""
         if not written.shards:
             return "in no shard"
-        return self.problem(self._keys(written), written.shards, (written.size, written.crc))
+        return self.problem(self.keys(written), written.shards, (written.size, written.crc))
 
     def problem(self, keys: Sequence[str], shards: Sequence[int], content: tuple[int, int]) -> str:
         """Return what is wrong with a sample that has one of ``keys`` and is in one of ``shards``.
@@ -65,29 +65,23 @@ class ShardInspector:
                     problem = f"changed since it was stored in shard {shard:05d}"
         return problem
 
-    def locate(self, written: Sequence[Written], names: Sequence[str]) -> list[tuple[str, str]]:
-        """See ``sinks.sink.Locate``; "" for what is in no shard.
+    def find(self, written: Written, keys: Sequence[str]) -> tuple[str, str]:
+        """Return the shard that has ``written`` under one of ``keys``, and the key; "" if not known.
 
-        A shard is read only where it is not known otherwise which shard it is, or which key.
+        Shards are read for that.
         """
-        shards = written[0].shards if written else ()  # those of the batch
-        if not shards:
-            return [("", "")] * len(written)
-        known = name_keys(names) if self._options.by_name and names else []
-        keys = [(known[each.index],) if known else self._keys(each) for each in written]
-        if len(shards) == 1 and len(keys[0]) == 1:
-            shard = f"{shards[0]:05d}"
-            return [(shard, possible[0]) for possible in keys]
-        return [self._find(each, possible) for each, possible in zip(written, keys, strict=True)]
-
-    def _find(self, written: Written, keys: Sequence[str]) -> tuple[str, str]:
         for key in keys:
             for shard in written.shards:
                 if self._samples(shard).get(key) == (written.size, written.crc):
                     return f"{shard:05d}", key
-        return "", ""
+        return "", keys[0] if len(keys) == 1 else ""
 
-    def _keys(self, written: Written) -> tuple[str, ...]:
+    def has_files(self, shard: int) -> bool:
+        """Return whether there is a file with samples of ``shard``."""
+        return self._path(shard, 0).exists()
+
+    def keys(self, written: Written) -> tuple[str, ...]:
+        """Return the keys that ``written`` may have."""
         if self._options.by_name:
             return possible_name_keys(written.name, written.index)
         return (f"{written.shards[0]:05d}{written.index:0{self._width}d}",)

@@ -97,7 +97,7 @@ class ShardJob(msgspec.Struct, frozen=True, array_like=True):
 
     ``part``: the path of the part; it does not exist if no item is stored. ``count``: the items of the
     shard, ``failed`` ones included. ``began``, ``ended``: when they were fetched, in seconds since 1970.
-    ``types``: see ``messages.Types``.
+    ``types``: see ``messages.Types``. ``stored``: see ``records.ShardRecord``.
     """
 
     number: int
@@ -107,6 +107,7 @@ class ShardJob(msgspec.Struct, frozen=True, array_like=True):
     began: float
     ended: float
     types: str = ""
+    stored: bytes | None = None
 
 
 class ShardFile(msgspec.Struct, frozen=True, array_like=True):

@@ -1,7 +1,8 @@
 """Keep a record of each published shard in the home: ``verify`` compares all of its files with it.
 
-``published/N``: the files of shard N, with size and digest of each, and the sum of each sample. A shard
-that an earlier version has published has none, and a power cut may take one that was not synced.
+``published/N``: the files of shard N, with size and digest of each, the sum of each sample, and which items
+it has: a manifest says so, and shards in a bucket are not read for that. A shard that an earlier version
+has published has none, and a power cut may take one that was not synced.
 """
 
 from __future__ import annotations
@@ -20,7 +21,17 @@ from downloader.sinks.shards.files import LARGEST_FILE, PUBLISHED
 from downloader.sinks.shards.stats import IS_OURS, FileStats
 from downloader.sinks.stored import crc_of, md5_of_file
 
-__all__ = ["OtherFile", "Ours", "ShardRecord", "pack_sums", "read_record", "unpack_sums", "write_record"]
+__all__ = [
+    "OtherFile",
+    "Ours",
+    "ShardRecord",
+    "has_index",
+    "pack_indices",
+    "pack_sums",
+    "read_record",
+    "unpack_sums",
+    "write_record",
+]
 
 _CHECKSUM = 4  # bytes in front of a record
 
@@ -40,7 +51,8 @@ class ShardRecord(msgspec.Struct, frozen=True):
     what is in its members but the first, one behind the other. The last of them is ``KEY.json``, which has
     the key, and the CRC-32 of what is in the first. ``former``: the other files of attempts that were
     killed; stats have times, so those of each attempt differ. ``stats``: the content of the stats, to write
-    them again; a record of an earlier version has none.
+    them again; a record of an earlier version has none. ``stored``: which items of the batch it has, as
+    ``pack_indices`` packs them; None in a record of an earlier version.
     """
 
     files: list[FileStats]
@@ -48,6 +60,7 @@ class ShardRecord(msgspec.Struct, frozen=True):
     sums: bytes = b""
     former: list[OtherFile] = []
     stats: bytes = b""
+    stored: bytes | None = None
 
     @property
     def names(self) -> list[str]:
@@ -102,6 +115,20 @@ def unpack_sums(packed: bytes) -> frozenset[int]:
     if sys.byteorder == "big":
         found.byteswap()
     return frozenset(found)
+
+
+def pack_indices(indices: Iterable[int]) -> bytes:
+    """Return ``indices`` as a bit for each number up to the largest one."""
+    found = bytearray()
+    for index in sorted(indices):
+        found.extend(bytes(index // 8 + 1 - len(found)))
+        found[index // 8] |= 1 << index % 8
+    return bytes(found)
+
+
+def has_index(packed: bytes, index: int) -> bool:
+    """Return whether ``index`` is one of those that ``pack_indices`` has packed."""
+    return index // 8 < len(packed) and bool(packed[index // 8] >> index % 8 & 1)
 
 
 def _path(home: Directory, shard: int) -> Entry:

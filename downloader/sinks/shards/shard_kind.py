@@ -211,9 +211,14 @@ class ShardKind:
         )
         return ShardSink(home, settings, options, again=config.again)
 
-    def locator(self, root: Path, identity: str) -> Locate:
+    def locator(self, root: Path, identity: str, home: Directory) -> Locate:
         """See ``sinks.sink.Locates``."""
-        return self._inspector(root, identity).locate
+        import msgspec
+
+        from downloader.sinks.shards.locating import ShardLocator
+
+        options = msgspec.json.decode(identity, type=ShardOptions)
+        return ShardLocator(options, home, self._inspector(root, identity)).locate
 
     def describer(self, root: Path, identity: str, home: Directory) -> Describe:
         """See ``sinks.sink.Describes``."""

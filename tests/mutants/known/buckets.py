@@ -10,6 +10,7 @@ PLACES = "tests/unit/test_bucket_place.py::"
 BUCKET = "tests/integration/test_bucket_datasets.py::"
 INDEXES = "tests/integration/test_shard_indexes.py::"
 SETTINGS = "tests/integration/test_bucket_settings.py::"
+MANIFEST = "tests/integration/test_bucket_manifest.py::"
 
 KNOWN = (
     Mutant(
@@ -51,6 +52,30 @@ KNOWN = (
         "_dataset_in_bucket(config) if config.is_bucket else _dataset_in(config.output)",
         "'' if config.is_bucket else _dataset_in(config.output)",
         (f"{BUCKET}test_a_job_begins_only_where_no_other_dataset_is[moto]",),
+    ),
+    Mutant(
+        "only shards themselves say which of a batch has a file",
+        "after a retry, a manifest of a job into a bucket has no shard for any file of the batch",
+        "ShardLocator._of_batch",
+        "record is not None and record.stored is not None",
+        "False",
+        (f"{MANIFEST}test_each_file_is_in_the_shard_that_the_manifest_names[moto-index]",),
+    ),
+    Mutant(
+        "a further shard has all files of its batch",
+        "after a retry, a manifest names the further shard for what was stored before",
+        "ShardLocator._place",
+        "has_index(stored, written.index)",
+        "True",
+        (f"{MANIFEST}test_each_file_is_in_the_shard_that_the_manifest_names[moto-index]",),
+    ),
+    Mutant(
+        "of two shards that had a file the former one counts",
+        "after verify and a repair, a manifest names a shard that is to be removed",
+        "ShardLocator._of_batch",
+        "recorded.sort(reverse=True)",
+        "recorded.sort()",
+        (f"{MANIFEST}test_what_was_damaged_is_where_it_is_published_anew[moto]",),
     ),
     Mutant(
         "only the first page of a bucket is looked at",

@@ -99,9 +99,9 @@ KNOWN = (
     Mutant(
         "shard of a batch for each of its items",
         "a manifest names a shard that does not have the file, after --retry-failed",
-        "ShardInspector.locate",
-        "len(shards) == 1 and len(keys[0]) == 1",
-        "len(keys[0]) == 1",
+        "ShardLocator.locate",
+        "len(shards) == 1",
+        "True",
         ("tests/integration/test_shard_manifest.py::test_manifest_names_shard_and_key[name]",),
     ),
     Mutant(

@@ -18,6 +18,7 @@ from downloader.config.extensions import Option
 from downloader.config.sink_kinds import Unsharded
 from downloader.core.item_states import UNTOUCHED
 from downloader.core.ownership import Rules
+from downloader.files.directory import Directory
 from downloader.messages import Item, Lease, ResponseInfo
 from downloader.sinks.sink import WRITTEN, BatchContent, Inspect, Locate, Sink, Written
 
@@ -150,7 +151,7 @@ class Crates(Unsharded):
     def inspector(self, root: Path, identity: str) -> Inspect:
         return lambda written: problem_of(root, written)
 
-    def locator(self, root: Path, identity: str) -> Locate:
+    def locator(self, root: Path, identity: str, home: Directory) -> Locate:
         return lambda written, names: [(f"crate-{each.seq}", each.name) for each in written]
 
 

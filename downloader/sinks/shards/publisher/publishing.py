@@ -205,7 +205,7 @@ class _Files:
         stale = _stale(earlier, {*(each.name for each in files), *(each.name for each in self._others)})
         former = [*earlier.others, *earlier.former] if earlier is not None else []
         former = [*stale, *(each for each in former if each not in stale)][:_MOST_FORMER]
-        record = ShardRecord(files, self._others, self._sums, former, self._stats)
+        record = ShardRecord(files, self._others, self._sums, former, self._stats, job.stored)
         ours = Ours([record, *([earlier] if earlier is not None else [])])
         write_record(self._home, job.number, record)
         samples = {file.name: file.md5 for file in self.with_samples}
