@@ -28,7 +28,7 @@ from downloader.core.item_states import (
 
 COUNT = 20
 SOME = st.dictionaries(
-    st.integers(0, COUNT - 1), st.tuples(st.integers(0, 2**62), st.integers(0, 2**32 - 1))
+    st.integers(0, COUNT - 1), st.tuples(st.integers(0, 2**59 - 1), st.integers(0, 2**32 - 1))
 )
 
 
