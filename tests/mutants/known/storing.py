@@ -20,7 +20,44 @@ RELIST = "tests/integration/test_relist.py::"
 RESUME = "tests/integration/test_resume.py::"
 LISTING = "tests/faults/test_hostile_listing.py::"
 
+KEPT = "tests/faults/test_kept_files.py::"
+
 KNOWN = (
+    Mutant(
+        "a kept file is the item's own",
+        "--existing keep: an edited file is replaced after verify or --relist, with exit 0",
+        "Worker._unkept",
+        "batch.published(index, *outcome, KEPT)",
+        "batch.published(index, *outcome, 0)",
+        (
+            f"{KEPT}test_kept_file_is_edited",
+            f"{KEPT}test_report_counts_what_a_dead_worker_has_kept_and_replaced",
+        ),
+    ),
+    Mutant(
+        "a kept file that verify finds changed is the item's own",
+        "--existing keep: the user edits a kept file, and after verify it is replaced, with exit 0",
+        "Journal.mark_damaged",
+        "lost.get(f.index, OWNED)",
+        "OWNED",
+        (f"{KEPT}test_kept_file_is_edited",),
+    ),
+    Mutant(
+        "a kept file that a run finds changed is the item's own",
+        "--existing keep: the user edits a kept file after a kill, and it is replaced, with exit 0",
+        "reconcile",
+        "mark.foreign",
+        "False",
+        (f"{KEPT}test_kept_file_is_edited_after_a_kill",),
+    ),
+    Mutant(
+        "what a dead worker has replaced is new",
+        "files of the user that a worker replaced before it died are missing in `replaced`",
+        "_how",
+        "mark.flags & REPLACED",
+        "False",
+        (f"{KEPT}test_report_counts_what_a_dead_worker_has_kept_and_replaced",),
+    ),
     Mutant(
         "what nobody reported was not stored",
         "after Ctrl-C twice the report has 96 files, where thousands are stored and in the journal",
