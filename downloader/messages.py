@@ -57,7 +57,8 @@ class Earlier(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
     """What is known of an item that is fetched again: its slice of the source, and its number there.
 
     ``key``: that of its sample, if there are shards. ``owned``: the file under its name is its own, and is
-    damaged or missing. ``file``: which file that is, see ``core.item_states``.
+    damaged or missing; or ``foreign``: it was kept, and is not as it was. ``file``: which file that is, see
+    ``core.item_states``.
     """
 
     slice: str
@@ -65,6 +66,7 @@ class Earlier(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
     key: str = ""
     owned: bool = False
     file: int = 0
+    foreign: bool = False
 
 
 class Item(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):

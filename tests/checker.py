@@ -91,7 +91,7 @@ class ItemStates:
         states = struct.unpack_from(f"<{count}q", raw)
         crcs = struct.unpack_from(f"<{count}I", raw, 8 * count)
         return cls(
-            {i: Stored(state - 2, crcs[i]) for i, state in enumerate(states) if state >= 2},
+            {i: Stored((state - 2) % (1 << 59), crcs[i]) for i, state in enumerate(states) if state >= 2},
             {i for i, state in enumerate(states) if state == 1 or state <= -3},
             {i for i, state in enumerate(states) if state <= -3},
         )

@@ -27,6 +27,7 @@ from downloader.cluster.plan_files import Writer, open_files
 from downloader.config.config import Config
 from downloader.core.column_types import ColumnTypes
 from downloader.core.frames import MAX_FRAME
+from downloader.core.item_states import OWNED, UNOWNED, Claim
 from downloader.core.naming import COLON
 from downloader.core.slices import plan_digest
 from downloader.errors import UNDECODABLE, ConfigError, JournalError
@@ -51,7 +52,8 @@ _KEPT = ("failures", "manifest", "stored")
 class FailedItem(msgspec.Struct, frozen=True):
     """A line about an item that failed: its number in the slice, and what is in a ``Failure``.
 
-    ``file``: of a damaged one, which file has its name; see ``core.item_states``.
+    ``file``: of a damaged one, which file has its name, and whether it was kept, since it was ``foreign``;
+    see ``core.item_states``.
     """
 
     item: int
@@ -61,6 +63,12 @@ class FailedItem(msgspec.Struct, frozen=True):
     detail: str
     attempts: int
     file: int = 0
+    foreign: bool = False
+
+    @property
+    def claim(self) -> Claim:
+        """The claim of a damaged one on that file."""
+        return Claim(UNOWNED if self.foreign else OWNED, self.file)
 
 
 class Plan(msgspec.Struct, frozen=True):

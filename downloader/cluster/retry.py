@@ -9,6 +9,7 @@ import msgspec
 
 from downloader.cluster.plan import Done, Head, PlanDirectory
 from downloader.cluster.shards import FreeNumbers, keys_of
+from downloader.core.item_states import UNOWNED, Claim
 from downloader.errors import InUse
 from downloader.messages import BATCH_ITEMS, Earlier, Item
 from downloader.sinks.shards.options import ShardOptions
@@ -22,17 +23,17 @@ DAMAGED = "damaged"
 class Again(NamedTuple):
     """Items of the slice ``head`` to be fetched again: their numbers in it.
 
-    With which file has the name of a damaged one (``core.item_states``), None for others.
+    With the claim of a damaged one on the file that has its name (``core.item_states``), None for others.
     """
 
     head: Head
-    items: Mapping[int, int | None]
+    items: Mapping[int, Claim | None]
 
 
 def failed_items(directory: PlanDirectory, head: Head, done: Done) -> Again:
     """Return the items that failed in a slice that is done. Raises DestinationError, JournalError."""
     failed = directory.failed(done)
-    return Again(head, {each.item: each.file if each.code == DAMAGED else None for each in failed})
+    return Again(head, {each.item: each.claim if each.code == DAMAGED else None for each in failed})
 
 
 def plan_again(
@@ -81,10 +82,11 @@ def _batches(directory: PlanDirectory, again: Again, options: ShardOptions | Non
         before += len(items)
 
 
-def _again(item: Item, name: str, number: int, key: str, damaged: int | None) -> Item:
+def _again(item: Item, name: str, number: int, key: str, damaged: Claim | None) -> Item:
     earlier = item.earlier or Earlier(name, number, key)
     if damaged is not None:
-        earlier = msgspec.structs.replace(earlier, owned=True, file=damaged)
+        foreign = damaged.state == UNOWNED
+        earlier = msgspec.structs.replace(earlier, owned=True, file=damaged.file, foreign=foreign)
     return msgspec.structs.replace(item, earlier=earlier)
 
 

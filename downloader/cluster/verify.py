@@ -17,7 +17,7 @@ from downloader.cluster.retry import DAMAGED, Again, failed_items, plan_again
 from downloader.cluster.shards import keys_of
 from downloader.cluster.stored import read_stored, read_sums
 from downloader.core.bucket_place import is_bucket
-from downloader.core.item_states import ItemState
+from downloader.core.item_states import OWNED, UNOWNED, Claim, ItemState
 from downloader.core.units import show_count
 from downloader.errors import UNDECODABLE, ConfigError, DestinationError, JournalError
 from downloader.files.directory import open_home
@@ -42,11 +42,15 @@ _NAMED = 1000
 
 
 class Damage(NamedTuple):
-    """What is wrong with a stored file, and which file has its name now (``core.item_states``)."""
+    """What is wrong with a stored file, and which file has its name now (``core.item_states``).
+
+    ``foreign``: it was not stored, but kept.
+    """
 
     name: str
     problem: str
     file: int = 0
+    foreign: bool = False
 
 
 _Problem = Callable[[Item, str, int, ItemState], str]
@@ -153,7 +157,8 @@ class _Verifying:
                     continue
                 checked += 1
                 if problem := self._problem(item, key, shard, state):
-                    damaged[number] = Damage(item.name, problem, self._file_of(item.name))
+                    file = self._file_of(item.name)
+                    damaged[number] = Damage(item.name, problem, file, state.foreign)
                     names += [item.name] if len(names) < _NAMED else []
                 if not quiet and monotonic() - shown > 2:
                     shown = monotonic()
@@ -288,8 +293,8 @@ class _Verifying:
         owned: set[str] = set()
         for done in self._directory.dones() if wanted else ():
             damaged = pending.get(done.name, {})
-            for number, item, *_ in self._stored(self._heads[done.name], done):
-                if item.name in wanted and number not in damaged:
+            for number, item, *_, state in self._stored(self._heads[done.name], done):
+                if item.name in wanted and number not in damaged and not state.foreign:
                     owned.add(item.name)
         return owned
 
@@ -310,12 +315,15 @@ def write_down(
     made already; then another one is made now, and added to ``heads``. See ``plan_again`` for the rest.
     """
     if covered:
-        again = Again(heads[done.name], {number: each.file for number, each in damaged.items()})
+        claims = {
+            number: Claim(UNOWNED if each.foreign else OWNED, each.file) for number, each in damaged.items()
+        }
+        again = Again(heads[done.name], claims)
         heads |= {each.name: each for each in plan_again(directory, [again], heads, options, most)}
     lines = [line.rstrip(b"\n") for line in directory.failed_lines(done)]
     for number, each in damaged.items():
         failure = {"item": number, "name": each.name, "url": "", "code": DAMAGED}
-        failure |= {"detail": each.problem, "attempts": 0, "file": each.file}
+        failure |= {"detail": each.problem, "attempts": 0, "file": each.file, "foreign": each.foreign}
         lines.append(msgspec.json.encode(failure))
     report, count = done.report, len(damaged)
     stored = min(count, report.stored)

@@ -17,6 +17,7 @@ import msgspec
 from downloader.core.checksum import crc32
 from downloader.core.frames import MAX_FRAME
 from downloader.core.inflate import inflate
+from downloader.core.item_states import decoded, is_stored
 from downloader.core.limits import MOST_BATCH_ITEMS
 from downloader.errors import UNDECODABLE
 
@@ -154,6 +155,6 @@ def records(
     found = dict(zip(indices, made, strict=True))
     if [states[at] - 2 for at in indices] != sizes or [crcs[at] for at in indices] != sums:
         for at, size, crc in zip(indices, sizes, sums, strict=True):
-            if (states[at] - 2, crcs[at]) != (size, crc):
+            if not is_stored(states[at]) or (decoded(states[at])[0], crcs[at]) != (size, crc):
                 del found[at]
     return found

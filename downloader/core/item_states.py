@@ -10,6 +10,14 @@ Two arrays, states (i64) then CRC-32 (u32), little-endian, in the order of the i
     state n <= -3    intent: in flight, and about to be published with -3 - n bytes
     state 2**62      SKIPPED: nothing is to be stored, since an earlier item has the name
 
+To the n of a published item, or of an intent, these are added:
+
+    2**60            FOREIGN: the file belongs to no item of this job, and was kept
+    2**59            REPLACED: the file has replaced one that belonged to no item of this job
+
+``decoded`` takes them apart. A FOREIGN file that has changed since is not the item's own: the claim on it
+is UNOWNED.
+
 An intent is written before the name appears. After a kill, it distinguishes a file that was published at
 that moment (its size and checksum match) from one that was not.
 
@@ -29,12 +37,15 @@ from typing import NamedTuple
 
 from downloader.core.inflate import inflate
 from downloader.core.limits import MOST_BATCH_ITEMS
+from downloader.messages import Tally
 
 __all__ = [
+    "FOREIGN",
     "IN_FLIGHT",
     "ITEM_BYTES",
     "NO_CLAIM",
     "OWNED",
+    "REPLACED",
     "SKIPPED",
     "UNOWNED",
     "UNTOUCHED",
@@ -44,8 +55,10 @@ __all__ = [
     "changed",
     "claimed",
     "claims",
+    "decoded",
     "gained",
     "intent",
+    "is_stored",
     "merge",
     "pack",
     "published",
@@ -61,20 +74,39 @@ IN_FLIGHT = 1
 OWNED = -1
 UNOWNED = -2
 SKIPPED = 1 << 62
+FOREIGN = 1 << 60
+REPLACED = 1 << 59
 ITEM_BYTES = 12
+_SIZE = REPLACED - 1
 
 
 @dataclass(frozen=True, slots=True)
 class ItemState:
     """One written item: its index in the batch, its size in bytes and its CRC-32.
 
-    ``published`` is False if it was only about to be published.
+    ``published`` is False if it was only about to be published. ``flags``: FOREIGN, REPLACED, or 0.
     """
 
     index: int
     size: int
     crc: int
     published: bool = True
+    flags: int = 0
+
+    @property
+    def foreign(self) -> bool:
+        """Whether the file belongs to no item of the job, and was kept."""
+        return bool(self.flags & FOREIGN)
+
+    @property
+    def lost(self) -> int:
+        """The state of the claim on that file where it is not as it was any more."""
+        return UNOWNED if self.flags & FOREIGN else OWNED
+
+    @property
+    def state(self) -> int:
+        """The state of the item once it is published."""
+        return self.size + 2 + self.flags
 
 
 class Claim(NamedTuple):
@@ -92,9 +124,20 @@ class Claim(NamedTuple):
 NO_CLAIM = Claim()
 
 
-def intent(size: int) -> int:
+def intent(size: int, flags: int = 0) -> int:
     """Return the state of an item that is about to be published with ``size`` bytes."""
-    return -3 - size
+    return -3 - size - flags
+
+
+def is_stored(state: int) -> bool:
+    """Return whether an item with that state is published."""
+    return IN_FLIGHT < state < SKIPPED
+
+
+def decoded(state: int) -> tuple[int, int]:
+    """Return size and flags of an item that is published or about to be."""
+    both = state - 2 if state > IN_FLIGHT else -3 - state
+    return both & _SIZE, both & (FOREIGN | REPLACED)
 
 
 class ItemStates:
@@ -131,20 +174,20 @@ class ItemStates:
         self._crcs[index] = crc
         self._states[index] = intent(size)
 
-    def publish(self, index: int, size: int, crc: int) -> None:
-        """Mark item ``index`` as published, ``size`` bytes long."""
+    def publish(self, index: int, size: int, crc: int, flags: int = 0) -> None:
+        """Mark item ``index`` as published, ``size`` bytes long; ``flags``: FOREIGN, REPLACED."""
         self._crcs[index] = crc
-        self._states[index] = size + 2
+        self._states[index] = size + 2 + flags
 
     def publish_intents(self) -> None:
         """Mark all items as published that were about to be."""
         for index, state in enumerate(self._states):
             if state < UNOWNED:
-                self._states[index] = -1 - state  # from -3 - size to size + 2
+                self._states[index] = -1 - state  # from -3 - size to size + 2, with the same flags
 
     def drop_intents(self) -> dict[int, int]:
         """Mark all items as UNTOUCHED that were about to be published; return their sizes, by index."""
-        sizes = {index: -3 - state for index, state in enumerate(self._states) if state < UNOWNED}
+        sizes = {index: decoded(state)[0] for index, state in enumerate(self._states) if state < UNOWNED}
         for index in sizes:
             self._states[index] = UNTOUCHED
         return sizes
@@ -201,11 +244,9 @@ def written(packed: bytes) -> Iterator[ItemState]:
     """Yield the items of ``packed`` that are published or were about to be, in ascending order of index."""
     states, crcs = unpack(packed)
     for index, state in enumerate(states):
-        if state > IN_FLIGHT:
-            if state != SKIPPED:
-                yield ItemState(index, state - 2, crcs[index])
-        elif state < UNOWNED:
-            yield ItemState(index, -3 - state, crcs[index], False)
+        if (state > IN_FLIGHT and state != SKIPPED) or state < UNOWNED:
+            size, flags = decoded(state)
+            yield ItemState(index, size, crcs[index], state > IN_FLIGHT, flags)
 
 
 def published(packed: bytes) -> Iterator[ItemState]:
@@ -225,23 +266,24 @@ def summed(packed: bytes) -> tuple[int, int]:
     """Return the number of published or SKIPPED items in ``packed``, and the bytes of the former."""
     sizes = [state - 2 for state in unpack(packed)[0].tolist() if state > IN_FLIGHT]
     size = sum(sizes)
-    if size >= SKIPPED - 2:
-        size -= sizes.count(SKIPPED - 2) * (SKIPPED - 2)
+    if size > _SIZE:  # there are flags, or SKIPPED ones; most batches have none
+        size = sum([each & _SIZE for each in sizes if each != SKIPPED - 2])
     return len(sizes), size
 
 
-def gained(older: bytes, newer: bytes, only: Collection[int] = ()) -> tuple[int, int]:
-    """Return how many items are published in ``newer`` and not written in ``older``, and their bytes.
+def gained(older: bytes, newer: bytes, only: Collection[int] = ()) -> Tally:
+    """Return what is published in ``newer`` and not written in ``older``.
 
     ``only``: of these items, if there are any.
     """
     known = {mark.index for mark in written(older)}
-    sizes = [
-        mark.size
-        for mark in published(newer)
-        if mark.index not in known and (not only or mark.index in only)
+    found = [
+        mark for mark in published(newer) if mark.index not in known and (not only or mark.index in only)
     ]
-    return len(sizes), sum(sizes)
+    own = [mark for mark in found if not mark.foreign]
+    replaced = sum(1 for mark in own if mark.flags & REPLACED)
+    size = sum(mark.size for mark in own)
+    return Tally(stored=len(own), skipped=len(found) - len(own), bytes=size, replaced=replaced)
 
 
 def merge(older: bytes, newer: bytes, count: int) -> bytes:

@@ -70,6 +70,13 @@ _UNSAFE: Final = re.compile(rf"[%/\\{_CONTROLS}]")
 _UNSHOWABLE: Final = re.compile(rf"[{_CONTROLS}]")
 _UNPRINTABLE: Final = re.compile(rf"(?!\n)[{_CONTROLS}]")
 _RESERVED: Final = re.compile(r"\.(?:\.?\Z|downloader)")
+_RESERVED_FOLDED: Final = re.compile(_RESERVED.pattern, re.IGNORECASE)
+# What a file system without case (ext4, APFS) leaves out of names: the Default_Ignorable_Code_Points of
+# Unicode 15.1, but those that are escaped anyway.
+_LEFT_OUT: Final = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8"
+    "\U000e0000-\U000e0fff]"
+)
 
 # Printable ASCII without `%`, `/` and `\`; no leading dot.
 _PLAIN: Final = re.compile(r"[ -$&-\-0-\[\]-~][ -$&-.0-\[\]-~]{0,254}").fullmatch
@@ -94,6 +101,7 @@ _NO_NAME: Final = re.compile(
     r"[A-Za-z][A-Za-z0-9+.\-]*://[^/?#]*(?:/(?:[^?#]*/)?)?(?:[?#].*)?", re.DOTALL
 ).fullmatch
 _NAMING_5: Final = 5  # see ``storage.records.JobSpec``
+_NAMING_6: Final = 6
 _SCHEME: Final = "http://"  # stands before the host of a URL within a URL
 # What is certainly no part of a secret at the end of one.
 _COMMON_EXTENSION: Final = re.compile(
@@ -166,12 +174,13 @@ def _percent(match: re.Match[str]) -> str:
     return "".join(f"%{byte:02X}" for byte in match[0].encode())
 
 
-def escape(raw: str | bytes) -> SafeName:
+def escape(raw: str | bytes, naming: int = NAMING) -> SafeName:
     """Return the name under which ``raw`` is stored: one path segment, reversible by ``unescape``.
 
     These are percent-encoded, with upper-case digits: ``%``, ``/``, ``\\``, control and format characters,
-    line separators, surrogates, bytes that are not UTF-8, and the first dot of ``.``, ``..`` and
-    ``.downloader…``. Everything else is unchanged. A str is encoded as UTF-8 ("surrogatepass"). Raises
+    line separators, surrogates, bytes that are not UTF-8, and the first character of ``.``, ``..``,
+    ``.downloader…``, and what a file system without case takes for one of these. Everything else is
+    unchanged. A str is encoded as UTF-8 ("surrogatepass"). ``naming``: the rules of the job. Raises
     BadName for an empty name and for more than 255 bytes after escaping.
     """
     if isinstance(raw, str):
@@ -188,17 +197,27 @@ def escape(raw: str | bytes) -> SafeName:
         raise BadName("the name is empty")
     if len(data) > _NAME_BYTES:
         raise _refuse(f"takes more than {_NAME_BYTES} bytes", raw)
-    text = _escaped(data)
+    text = _escaped(data, naming)
     if len(text.encode()) > _NAME_BYTES:
         raise _refuse(f"takes more than {_NAME_BYTES} bytes when escaped", raw)
     return SafeName(text)
 
 
-def _escaped(data: bytes) -> str:
+def _is_reserved(segment: str, naming: int) -> bool:
+    """Return whether ``segment`` leads elsewhere or to the tool's own, on any file system."""
+    if naming < _NAMING_6:
+        return _RESERVED.match(segment) is not None
+    left = segment if segment.isascii() else _LEFT_OUT.sub("", segment)
+    return _RESERVED_FOLDED.match(left) is not None
+
+
+def _escaped(data: bytes, naming: int = NAMING) -> str:
     """Return ``data`` escaped as by ``escape``, of any length."""
     # Bytes that are not UTF-8, including encoded surrogates, become U+DC80 … U+DCFF.
     text = _UNSAFE.sub(_percent, data.decode("utf-8", "surrogateescape"))
-    return "%2E" + text[1:] if _RESERVED.match(text) else text
+    if not _is_reserved(text, naming):
+        return text
+    return "".join(f"%{byte:02X}" for byte in text[0].encode()) + text[1:]
 
 
 def unescape(name: SafeName) -> bytes:
@@ -246,28 +265,28 @@ def hashed(name: SafeName) -> str:
     return f"{digest[:2]}/{digest[2:]}/{name}"
 
 
-def mirror_path(segments: Iterable[str | bytes]) -> str:
+def mirror_path(segments: Iterable[str | bytes], naming: int = NAMING) -> str:
     """Return the relative path of the escaped segments, joined by ``/``; injective.
 
     An empty segment (``a//b``, ``/a``) becomes a single ``%``, which ``escape`` never produces and
     ``unescape`` converts back. Raises BadName for no segments at all, for a bad segment, and for more
     than 4096 bytes.
     """
-    return _joined([escape(segment) if segment else "%" for segment in segments])
+    return _joined([escape(segment, naming) if segment else "%" for segment in segments])
 
 
-def list_path(name: str) -> str:
+def list_path(name: str, naming: int = NAMING) -> str:
     """Return the relative path for the name that a list gives to a file, which may have directories.
 
     Each segment is escaped, so ``..`` and a leading slash lead nowhere else. Undecodable bytes
     ("surrogateescape") are escaped as they are. Raises BadName.
     """
     if "/" not in name:
-        return escape(name.encode("utf-8", "surrogateescape") if not name.isascii() else name)
-    return mirror_path([part.encode("utf-8", "surrogateescape") for part in name.split("/")])
+        return escape(name.encode("utf-8", "surrogateescape") if not name.isascii() else name, naming)
+    return mirror_path([part.encode("utf-8", "surrogateescape") for part in name.split("/")], naming)
 
 
-def literal_path(name: str, below: str = "") -> str:
+def literal_path(name: str, below: str = "", naming: int = NAMING) -> str:
     """Return ``name`` itself, as the relative path under which a file must be stored.
 
     Unlike other names it may have ``%``, ``\\`` and control characters. Raises BadName where no file can
@@ -276,7 +295,7 @@ def literal_path(name: str, below: str = "") -> str:
     segments = name.split("/")
     if not name.isascii() and any("\ud800" <= char <= "\udfff" for char in name):
         raise _refuse("is not text in the encoding of the list", name)
-    if not all(segments) or any(map(_RESERVED.match, segments)):
+    if not all(segments) or any(_is_reserved(segment, naming) for segment in segments):
         raise _refuse("leads elsewhere, or is one of the downloader's own", name)
     if not name.startswith(below):
         raise _refuse(f"is not below {below}, where it must be", name)
@@ -367,12 +386,12 @@ def _split(url: str) -> tuple[str, str, list[str], str]:
     return scheme.lower(), authority, path.split("/")[1:] or [""], query or ""
 
 
-def _marked(before: bytes, after: bytes, secret: str, key: bytes | None) -> SafeName:
+def _marked(before: bytes, after: bytes, secret: str, key: bytes | None, naming: int = NAMING) -> SafeName:
     """Return ``before``, the digest of ``secret`` and ``after`` as one name, truncated if it is too long.
 
     Without a key there is no digest.
     """
-    head, tail, mark = _escaped(before), _escaped(after), _MARK
+    head, tail, mark = _escaped(before, naming), _escaped(after, naming), _MARK
     if key is not None:
         data = secret.encode("utf-8", "surrogatepass")
         digest = blake2b(data, digest_size=_DIGEST_BYTES, key=key).digest()
@@ -419,8 +438,8 @@ def _decoded(raw: str, naming: int, scheme: str = "") -> tuple[bytes, bytes]:
 def _directory(raw: str, key: bytes | None, naming: int, scheme: str) -> str:
     data, kept = _decoded(raw, naming, scheme)
     if kept != data:
-        return _marked(kept, b"", raw, key)
-    return escape(data) if data else "%"
+        return _marked(kept, b"", raw, key, naming)
+    return escape(data, naming) if data else "%"
 
 
 def _leaf(
@@ -443,22 +462,22 @@ def _leaf(
     if b"@" in rest:  # together with the text before it, it may look like a password
         both = (name + rest).decode("utf-8", "surrogateescape")
         if (less := _kept(both, naming, scheme)) != both:
-            return _marked(less.encode("utf-8", "surrogateescape"), b"", f"{raw}?{query}", key)
+            return _marked(less.encode("utf-8", "surrogateescape"), b"", f"{raw}?{query}", key, naming)
     if kept == data and public == query:
-        return _with_query(name, rest) if apart else escape(name + rest)
+        return _with_query(name, rest, naming) if apart else escape(name + rest, naming)
     extension = _EXTENSION.search(name)
     end = extension.start() if extension else len(name)
     tail = name[end:]
     if not tail and kept != data and naming >= _NAMING_5 and (found := _COMMON_EXTENSION.search(data)):
         tail = found[0]
-    return _marked(name[:end], tail + rest, f"{raw}?{query}", key)
+    return _marked(name[:end], tail + rest, f"{raw}?{query}", key, naming)
 
 
-def _with_query(name: bytes, rest: bytes) -> SafeName:
+def _with_query(name: bytes, rest: bytes, naming: int) -> SafeName:
     """Return ``name`` and ``rest``, a query, escaped; the query begins at the first ``?`` of the result."""
     if b"?" not in name:
-        return escape(name + rest)
-    text = _escaped(name).replace("?", "%3F") + _escaped(rest)
+        return escape(name + rest, naming)
+    text = _escaped(name, naming).replace("?", "%3F") + _escaped(rest, naming)
     if len(text.encode()) > _NAME_BYTES:
         raise _refuse(f"takes more than {_NAME_BYTES} bytes when escaped", name + rest)
     return SafeName(text)
@@ -474,7 +493,7 @@ def url_name(url: str, key: bytes, naming: int = NAMING) -> SafeName:
     """
     _, _, segments, query = _split(url)
     if _harmless(url):
-        return escape(segments[-1] or _INDEX)
+        return escape(segments[-1] or _INDEX, naming)
     return _leaf(segments[-1], query, key, naming, _contexts(url, segments, naming)[-1])
 
 
@@ -498,13 +517,13 @@ def url_path(url: str, key: bytes | None, colon: str = ":", naming: int = NAMING
     if not host:
         raise BadName("the URL has no host, so it gives no name")
     if _harmless(url):
-        path = mirror_path([host, *segments[:-1], segments[-1] or _INDEX])
+        path = mirror_path([host, *segments[:-1], segments[-1] or _INDEX], naming)
         return path if colon == COLON else with_colon(colon, path)
     kept = without_secrets(host, naming)
     if kept != host or (at and key is not None):
-        top = _marked(kept.encode("utf-8", "surrogatepass"), b"", f"{userinfo}{at}{host}", key)
+        top = _marked(kept.encode("utf-8", "surrogatepass"), b"", f"{userinfo}{at}{host}", key, naming)
     else:
-        top = escape(host)
+        top = escape(host, naming)
     top = SafeName(top.replace(COLON, colon))
     contexts = _contexts(url, segments, naming)
     directories = [

@@ -27,7 +27,7 @@ __all__ = [
     "without_secrets",
 ]
 
-NAMING: Final = 5
+NAMING: Final = 6
 """The rules for names of a job that begins now (``storage.records.JobSpec``); earlier jobs keep theirs."""
 SHORTEST: Final = 4
 """Characters of a secret that is cut wherever it stands."""

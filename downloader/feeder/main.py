@@ -16,7 +16,7 @@ import msgspec
 from downloader.config.config import Config
 from downloader.core.frames import MAX_FRAME
 from downloader.core.item_digests import decode_digests, item_digests
-from downloader.core.item_states import OWNED, Claim, claimed
+from downloader.core.item_states import OWNED, UNOWNED, Claim, claimed
 from downloader.core.listing import NO_SERVER, ONE_FILE
 from downloader.core.name_list import encode_names
 from downloader.errors import ConfigError, FetchError, SourceError, failure_kind
@@ -258,9 +258,9 @@ def _check_size(batch: Batch, config: Config) -> None:
 
 
 def _owned(items: list[Item]) -> bytes:
-    """Return the states of items some of which are OWNED, b"" if none is."""
+    """Return the states of items some of which are OWNED or UNOWNED, b"" if none is."""
     owned = {
-        index: Claim(OWNED, item.earlier.file)
+        index: Claim(UNOWNED if item.earlier.foreign else OWNED, item.earlier.file)
         for index, item in enumerate(items)
         if item.earlier and item.earlier.owned
     }

@@ -26,7 +26,7 @@ from downloader.config.config import Config
 from downloader.core.checksum import is_unread
 from downloader.core.content_check import Checking, ContentCheck
 from downloader.core.file_records import Record
-from downloader.core.item_states import IN_FLIGHT, SKIPPED, unpack
+from downloader.core.item_states import decoded, is_stored, unpack
 from downloader.core.name_list import decode_names
 from downloader.core.naming import SafeName, quote_all, quote_name
 from downloader.core.redact import redact_url
@@ -133,14 +133,16 @@ class JournalRows:
         for batch in self._journal.batches():
             before, behind = behind, behind + batch.count
             states, crcs = (array.tolist() for array in unpack(batch.marks))
-            stored = [index for index, state in enumerate(states) if IN_FLIGHT < state < SKIPPED]
+            stored = [index for index, state in enumerate(states) if is_stored(state)]
             if not stored:
                 continue
             names = decode_names(batch.names)
             if len(names) != batch.count:
                 raise JournalError(f"the journal is damaged (batch {batch.seq}); --restart begins anew")
             shards = self._journal.shards.of(batch.seq)
-            marks = [Written(batch.seq, at, names[at], states[at] - 2, crcs[at], shards) for at in stored]
+            marks = [
+                Written(batch.seq, at, names[at], decoded(states[at])[0], crcs[at], shards) for at in stored
+            ]
             places = [("", "")] * len(marks)
             if self._locate is not None:
                 places = self._locate(marks, () if self._config.again else names)

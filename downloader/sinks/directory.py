@@ -32,6 +32,7 @@ from downloader.core.item_states import OWNED, Claim
 from downloader.core.naming import shown
 from downloader.core.ownership import Rules, file_id, unsettled
 from downloader.errors import DestinationError, FetchError
+from downloader.files.directory import HOME
 from downloader.messages import Item, Lease, ResponseInfo
 from downloader.process.file_descriptors import held_directories
 from downloader.process.long_work import READ_AT_ONCE
@@ -54,6 +55,19 @@ _open, _write, _link, _close = posix.open, posix.write, posix.link, posix.close
 _digits = functools.cache(lambda fd: b"%d" % fd)
 _UNNAMED = os.O_WRONLY | _TMPFILE | os.O_CLOEXEC
 _NOWHERE = (-1, -1)
+
+
+def _may_be_home(segment: str) -> bool:
+    """Return whether a file system may take ``segment`` for HOME: for its case, or as its short name."""
+    return segment[0] == "." or "~" in segment or not segment.isascii()
+
+
+def _is_home(directory: int, above: int) -> bool:
+    """Return whether ``directory`` is what ``above`` has as HOME, however it was spelled."""
+    try:
+        return os.path.samestat(os.fstat(directory), os.stat(HOME, dir_fd=above, follow_symlinks=False))
+    except OSError:
+        return False
 
 
 class HeldDirectory:
@@ -359,9 +373,13 @@ class FilesSink:
                     if error.errno in (errno.ENOTDIR, errno.ELOOP):
                         raise not_a_directory(at, segment, depth, name, self.layout) from error
                     raise
+                is_home = _may_be_home(segment) and _is_home(below, at)
                 if at != self._root:
                     os.close(at)
                 at = below
+                if is_home:
+                    text = f"{shown(name)}: {shown(segment)} is the directory of the downloader's own files"
+                    raise FetchError("bad-name", text)
                 if self._device >= 0 and os.fstat(at).st_dev != self._device:
                     raise DestinationError(
                         f"the directory of {name} is on a file system of its own; --fsync is for one"

@@ -27,7 +27,7 @@ from downloader.errors import FetchError
 from downloader.files.rename import exchange, rename_new
 from downloader.process.long_work import PIECE, READ_AT_ONCE, in_thread
 from downloader.sinks.obstacles import taken_by_directory
-from downloader.sinks.sink import NEW, REPLACED, SAME, Unprepared
+from downloader.sinks.sink import KEPT, NEW, REPLACED, SAME, Unprepared
 from downloader.sinks.stored import READ, crc_of, file_matches
 
 __all__ = ["FilesWriter", "check_kept", "crc_at", "remove"]
@@ -308,6 +308,7 @@ class FilesWriter:
         claim = self._claim
         decision = rule(claim, found, self._sink.rules)
         kept = decision in (Decision.KEEP, Decision.REFUSE)
+        foreign = kept or decision is Decision.REPLACE_FOREIGN
         same = False
         # A large file that is replaced anyway is not read, which takes long. A file of the item's own that
         # was not verified is replaced even if it looks the same.
@@ -315,11 +316,11 @@ class FilesWriter:
         if not (claim.state == OWNED and is_valid(claim, found)) and not unread:
             same = self._is_same(found)
             if same and (kept or not claim.unsynced):
-                return SAME
+                return KEPT if foreign else SAME
             if kept:
                 check_kept(self._name, found, self._sink.rules)
                 self.size, self.crc = found.st_size, self._kept_crc(found)
-                return SAME
+                return KEPT
         if decision is Decision.CONTESTED and not same:
             raise FetchError(
                 "name-taken", f"{self._name}: another file of this job, with other bytes, has this name"

@@ -24,7 +24,9 @@ from downloader.files.directory import Directory
 from downloader.messages import Failure, FileRecord, Item, Lease, ResponseInfo
 
 __all__ = [
+    "KEPT",
     "NEW",
+    "OLD",
     "REPLACED",
     "REWRITTEN",
     "SAME",
@@ -57,13 +59,18 @@ __all__ = [
 
 # What ``FileWriter.publish`` returns.
 SAME = 0
-"""The name existed already and is unchanged: it has the same bytes, or --existing keep applies."""
+"""The name existed already and is unchanged: it has the same bytes."""
 NEW = 1
 """The name is new, or has replaced an older file of the same item."""
 REPLACED = 2
 """A file that belonged to no item of the job was replaced."""
 WRITTEN = 3
 """The file is complete, and is published when its batch is committed."""
+KEPT = 4
+"""The name existed already and is unchanged, and the file belongs to no item of the job: --existing keep
+applies, or it has the same bytes. When it differs later, --existing decides."""
+OLD = (SAME, KEPT)
+"""Nothing was stored: the item counts as skipped."""
 
 
 class Written(msgspec.Struct, frozen=True, gc=False):
@@ -123,7 +130,9 @@ class FileWriter(Protocol):
         """Append ``chunk``. Raises DestinationError if the destination fails."""
 
     def publish(self) -> int:
-        """Publish the file and return NEW, SAME or REPLACED, or leave that to the batch and return WRITTEN.
+        """Publish the file and return NEW, SAME, KEPT or REPLACED.
+
+        Or leave that to the batch and return WRITTEN.
 
         Afterwards ``size`` and ``crc`` are those of the file that has the name. Raises FetchError
         (``name-taken``, ``file-exists``, ``bad-name``) if the file cannot be published, DestinationError. A

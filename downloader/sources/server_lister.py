@@ -195,12 +195,12 @@ class ServerLister:
     def _item(self, raw: str) -> Item:
         try:
             if self._config.layout != "mirror":
-                return Item(escape(raw))
+                return Item(escape(raw, self._config.naming))
             if raw in (".", ".."):
                 # Clients and proxies resolve such a segment instead of sending it.
                 raise BadName(f"the name {raw!r} cannot be requested in a URL")
             url = self._base + quote(raw.encode("utf-8", "surrogatepass"), safe="")
-            path = mirror_path([*self._above, *raw.split("/")])
+            path = mirror_path([*self._above, *raw.split("/")], self._config.naming)
             return Item(with_colon(self._config.colon, path), url)
         except BadName as error:
             return Item(shown(raw), fault="bad-name", detail=str(error))

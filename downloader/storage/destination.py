@@ -286,16 +286,14 @@ class Destination:
                 left[seq] = core_marks.merge(left.get(seq, b""), marks, len(core_marks.unpack(marks)[0]))
         found = Tally()
         for lease in leases:
-            skipped = 0
             if lease.shards:
                 count, size = kept_samples(self.home, lease.shards[-1]) if not lease.only else (0, 0)
                 known = [mark.size for mark in core_marks.written(lease.earlier)]
                 skipped = min(len(known), count)
-                count, size = count - skipped, max(size - sum(known), 0)
+                found += Tally(count - skipped, skipped, bytes=max(size - sum(known), 0))
             else:
                 now = core_marks.merge(self.journal.marks(lease.seq), left.get(lease.seq, b""), lease.count)
-                count, size = core_marks.gained(lease.earlier, now, frozenset(lease.only))
-            found += Tally(stored=count, skipped=skipped, bytes=size)
+                found += core_marks.gained(lease.earlier, now, frozenset(lease.only))
         return found
 
     def close(self) -> None:

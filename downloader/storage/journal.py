@@ -16,7 +16,17 @@ import msgspec
 from downloader.core.checksum import crc32
 from downloader.core.column_types import ColumnTypes
 from downloader.core.item_digests import Digest, decode_digests
-from downloader.core.item_states import OWNED, Claim, changed, claimed, merge, summed, unpack, written
+from downloader.core.item_states import (
+    OWNED,
+    Claim,
+    changed,
+    claimed,
+    merge,
+    published,
+    summed,
+    unpack,
+    written,
+)
 from downloader.core.limits import MOST_BATCH_ITEMS
 from downloader.core.name_list import decode_names
 from downloader.errors import UNDECODABLE, JournalError, failure_kind
@@ -300,7 +310,7 @@ class Journal:
             return
         listed = decode_names(self._listing(seq)[1])
         stored = {
-            mark.index: mark.size + 2
+            mark.index: mark.state
             for mark in written(newer)
             if mark.index in failed
             and verify(Written(seq, mark.index, listed[mark.index], mark.size, mark.crc))
@@ -462,8 +472,9 @@ class Journal:
     ) -> None:
         """Record that files of a batch differ from what was stored: OWNED, to be replaced.
 
-        In a batch that is done they count as failed. ``files``: which files these are, by index; see
-        ``core.item_states``. ``shards``: those that are to be published anew.
+        Files of the user that were kept are UNOWNED. In a batch that is done all count as failed.
+        ``files``: which files these are, by index; see ``core.item_states``. ``shards``: those that are to
+        be published anew.
         """
         with self._rows.transaction():
             row = self._rows.find("batch", "WHERE seq = ?", seq)
@@ -471,7 +482,10 @@ class Journal:
                 return
             for f in damaged if row[2] else ():
                 self._rows.put("failure", seq, f.index, f.name, f.url, f.code, f.detail, f.attempts)
-            self._claim(seq, row[1], {f.index: Claim(OWNED, files.get(f.index, 0)) for f in damaged})
+            marks = self.marks(seq)
+            lost = {mark.index: mark.lost for mark in published(marks)}
+            given = {f.index: Claim(lost.get(f.index, OWNED), files.get(f.index, 0)) for f in damaged}
+            self._recount(seq, claimed(marks, row[1], given))
             self.shards.reopen(seq, shards)
 
     def claim(self, seq: int, claims: Mapping[int, Claim]) -> None:

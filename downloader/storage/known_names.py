@@ -21,7 +21,18 @@ import sqlite3
 from collections.abc import Collection, Iterator, Sequence
 
 from downloader.core.item_digests import Digest
-from downloader.core.item_states import IN_FLIGHT, OWNED, SKIPPED, UNTOUCHED, ItemStates, intent, unpack
+from downloader.core.item_states import (
+    FOREIGN,
+    OWNED,
+    REPLACED,
+    UNOWNED,
+    UNTOUCHED,
+    ItemStates,
+    decoded,
+    intent,
+    is_stored,
+    unpack,
+)
 from downloader.core.name_list import decode_names
 from downloader.files.database import attach, connect, translated
 from downloader.files.database import remove as remove_database
@@ -96,7 +107,9 @@ def _published(journal: Journal) -> Iterator[tuple[str, Digest | None, int, int]
         names = decode_names(row.names)
         digests: Sequence[Digest | None] = journal.digests(row) or [None] * len(names)
         for name, digest, state, crc in zip(names, digests, *unpack(row.marks), strict=False):
-            if IN_FLIGHT < state < SKIPPED or state == OWNED:
+            if is_stored(state):
+                yield name, digest, state & ~REPLACED, crc
+            elif state == OWNED:
                 yield name, digest, state, crc
 
 
@@ -111,7 +124,8 @@ def _add(database: sqlite3.Connection, name: str, digest: Digest | None, state: 
                 return
     else:
         database.execute("DELETE FROM known WHERE name = ?", (name,))
-        database.execute("DELETE FROM item WHERE name = ? AND (state, crc) != (?, ?)", (name, state, crc))
+        same = f"(state & {~FOREIGN}, crc) = (?, ?)"
+        database.execute(f"DELETE FROM item WHERE name = ? AND NOT {same}", (name, state & ~FOREIGN, crc))
     if digest is None:
         database.execute("INSERT INTO known VALUES (?, ?, ?, NULL, NULL)", (name, state, crc))
     else:
@@ -121,7 +135,10 @@ def _add(database: sqlite3.Connection, name: str, digest: Digest | None, state: 
 
 
 def among(home: Directory, names: Collection[str]) -> set[str]:
-    """Return those of ``names`` under which an earlier pass has stored a file. Raises JournalError."""
+    """Return those of ``names`` under which an earlier pass has stored a file, not kept one.
+
+    Raises JournalError.
+    """
     if not exists(home):
         return set()
     path = home / _NAME
@@ -131,7 +148,9 @@ def among(home: Directory, names: Collection[str]) -> set[str]:
             name
             for name in names
             for table in tables
-            if database.execute(f"SELECT 1 FROM {table} WHERE name = ?", (name,)).fetchone()
+            if database.execute(
+                f"SELECT 1 FROM {table} WHERE name = ? AND (state < 0 OR NOT state & {FOREIGN})", (name,)
+            ).fetchone()
         }
 
 
@@ -182,7 +201,8 @@ class Known:
         """Return what is known of an item: its state and the CRC-32 of its file.
 
         One that is to have another size or checksum than before is OWNED: it is fetched, and replaces its
-        file. Where several items share a file, none is known to own it if it is not as it was.
+        file; UNOWNED, if that is a kept one. Where several items share a file, none is known to own it if
+        it is not as it was.
         """
         rows = self._database.execute(
             "SELECT url, checksum, state, crc, seq, idx FROM item WHERE name = ?", (item.name,)
@@ -197,10 +217,12 @@ class Known:
             "UPDATE item SET seq = ?, idx = ? WHERE name = ? AND url = ? AND checksum = ?",
             (seq, index, item.name, url, checksum),
         )
-        agrees = digest.checksum in (0, checksum) and item.size in (-1, state - 2)
+        size, flags = decoded(state)
+        agrees = digest.checksum in (0, checksum) and item.size in (-1, size)
         if state == OWNED or not agrees:
-            return (OWNED, 0) if len(rows) == 1 else (UNTOUCHED, 0)
-        return (state if len(rows) == 1 else intent(state - 2)), crc
+            lost = UNOWNED if state != OWNED and flags & FOREIGN else OWNED
+            return (lost, 0) if len(rows) == 1 else (UNTOUCHED, 0)
+        return (state if len(rows) == 1 else intent(size, flags)), crc
 
     def _by_name(self, seq: int, index: int, name: str, size: int = -1) -> tuple[int, int]:
         """Return what is known of an item by its name alone; ``size``: what it is to have, or -1."""
@@ -208,7 +230,7 @@ class Known:
         if row is None or row[3:] not in ((None, None), (seq, index)):
             return UNTOUCHED, 0
         state, crc = row[1:3]
-        if state != OWNED and size not in (-1, state - 2):
+        if state != OWNED and size not in (-1, decoded(state)[0]):
             return UNTOUCHED, 0
         self._database.execute("UPDATE known SET seq = ?, idx = ? WHERE name = ?", (seq, index, name))
         return state, crc

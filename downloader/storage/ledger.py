@@ -121,7 +121,9 @@ class Entries(ItemStates):
 
     def drop_intents(self) -> dict[int, int]:
         """See ``ItemStates``."""
-        sizes = {i: -3 - self._states[i] for i in self.places if self._states[i] < UNOWNED}
+        sizes = {
+            i: core_marks.decoded(self._states[i])[0] for i in self.places if self._states[i] < UNOWNED
+        }
         for index in sizes:
             self._states[index] = UNTOUCHED
         return sizes

@@ -18,7 +18,7 @@ import unicodedata
 from collections.abc import Callable, Collection, Mapping, Set
 from pathlib import Path
 
-from downloader.core.item_states import IN_FLIGHT, OWNED, SKIPPED, UNOWNED, Claim, claims, unpack
+from downloader.core.item_states import OWNED, UNOWNED, Claim, claims, published
 from downloader.core.name_list import decode_names
 from downloader.core.ownership import file_id, unsettled
 from downloader.sinks.stored import is_inside, place
@@ -73,28 +73,32 @@ def settle_contested(
 def settle_damaged(journal: Journal, damaged: Mapping[str, tuple[int, int, int]]) -> None:
     """Make the claims valid of ``damaged`` items whose names no other item owns.
 
-    They are batch, index and file by name, and OWNED. Raises JournalError.
+    They are batch, index and file by name, and have claims. Raises JournalError.
     """
     owned = _owned(journal, damaged.keys())
     found: dict[int, dict[int, Claim]] = {}
+    known: dict[int, dict[int, Claim]] = {}
     for name, (seq, index, file) in damaged.items():
-        if name not in owned:
-            found.setdefault(seq, {})[index] = Claim(OWNED, file)
+        if name in owned:
+            continue
+        if seq not in known:
+            known[seq] = claims(journal.marks(seq))
+        if (had := known[seq].get(index)) is not None:
+            found.setdefault(seq, {})[index] = had._replace(file=file)
     for seq, given in found.items():
         journal.claim(seq, given)
 
 
 def _owned(journal: Journal, wanted: Set[str]) -> set[str]:
-    """Return the names in ``wanted`` under which an item is published."""
+    """Return the names in ``wanted`` under which an item is published, unless its file is a kept one."""
     owned: set[str] = set()
     for row in journal.batches():
         names = decode_names(row.names)
         if not (hits := wanted & set(names)):
             continue
-        states = unpack(row.marks)[0]
-        for index, name in enumerate(names):
-            if name in hits and index < len(states) and IN_FLIGHT < states[index] < SKIPPED:
-                owned.add(name)
+        for mark in published(row.marks):
+            if mark.index < len(names) and names[mark.index] in hits and not mark.foreign:
+                owned.add(names[mark.index])
     return owned
 
 
@@ -145,5 +149,6 @@ def _claim(path: Path, lost_before_ns: int, had: Claim | None) -> Claim:
     except OSError:
         return Claim(UNOWNED)
     file = file_id(found)
-    is_own = found.st_ctime_ns < lost_before_ns or had == Claim(OWNED, unsettled(file))
-    return Claim(OWNED if is_own else UNOWNED, file)
+    if had is not None and had.file == unsettled(file):
+        return Claim(had.state, file)
+    return Claim(OWNED if found.st_ctime_ns < lost_before_ns else UNOWNED, file)

@@ -19,7 +19,8 @@ class JobSpec(msgspec.Struct, frozen=True):
     names: with 1, a query counts as part of the extension of a numbered one; up to 2, those of a bag are
     escaped; up to 3, fewer parameters of URLs count as secrets; up to 4, blanks at the
     ends of a name that a list gives are stripped, unless all of its page are plain, and
-    more of a path counts as a login, ``sig=x.jpg`` loses its extension, and mirror leaves ``?`` alone.
+    more of a path counts as a login, ``sig=x.jpg`` loses its extension, and mirror leaves ``?`` alone;
+    up to 5, only ``.downloader`` itself is escaped, not what a file system without case takes for it.
     ``types``: of its kept columns (``core.column_types``). ``kept``: --keep-columns where there are
     shards, whose tables have them, as JSON; "" where that is not known.
     """

@@ -248,9 +248,9 @@ def _verify(
         raise journal.damaged(error) from error
     for row in _batches(journal, left or {}):
         shards = journal.shards.of(row.seq)
-        if not row.done and (owned := _owned(row)):
-            recorded += len(owned)
-            names += owned[: max(0, _NAMED - len(names))]
+        if not row.done and (claimed := _claimed(row)):
+            recorded += len(claimed)
+            names += claimed[: max(0, _NAMED - len(names))]
         damaged = _damaged(row, shards, inspect, comparison) if row.marks else []
         anew: list[int] = []
         names += [failure.name for failure in damaged[: max(0, _NAMED - len(names))]]
@@ -346,10 +346,12 @@ def _compare_shards(
     return anew, found
 
 
-def _owned(row: BatchRow) -> list[str]:
-    """Return the names of items of an open batch that are recorded as damaged."""
-    claims = core_marks.claims(row.marks) if row.marks else {}
-    indices = [index for index, claim in claims.items() if claim.state == core_marks.OWNED]
+def _claimed(row: BatchRow) -> list[str]:
+    """Return the names of items of an open batch that are recorded as damaged.
+
+    Of those that are UNOWNED, too: only a file that was kept is that in an open batch.
+    """
+    indices = core_marks.claims(row.marks) if row.marks else {}
     names = decode_names(row.names) if indices else []
     return [names[index] for index in indices if index < len(names)]
 

@@ -37,7 +37,9 @@ from downloader.messages import (
 )
 from downloader.sinks.checked_writer import CheckedWriter
 from downloader.sinks.sink import (
+    KEPT,
     NEW,
+    OLD,
     REPLACED,
     WRITTEN,
     BatchContent,
@@ -51,6 +53,8 @@ from downloader.sinks.sink import (
 from downloader.storage.ledger import Entries, Slot
 
 __all__ = ["ActiveBatch"]
+
+_FLAGS = {KEPT: item_states.FOREIGN, REPLACED: item_states.REPLACED}
 
 
 class ActiveBatch:
@@ -186,10 +190,10 @@ class ActiveBatch:
         if how == WRITTEN:
             self._written += 1
         else:
-            self.marks.publish(index, size, crc)
-        if not how:
+            self.marks.publish(index, size, crc, _FLAGS.get(how, 0))
+        if old := how in OLD:
             self._old.add(index)
-        self._count(1, 0 if how else 1, size if how else 0, how == REPLACED)
+        self._count(1, old, 0 if old else size, how == REPLACED)
 
     @property
     def recovered(self) -> Recovered | None:
@@ -252,8 +256,9 @@ class ActiveBatch:
                     written += 1
                 else:
                     how = self._put(task, body)
-                    length = length if how else 0
-                    old += not how
+                    is_old = how in OLD
+                    length = 0 if is_old else length
+                    old += is_old
                     replaced += how == REPLACED
                     written += how == WRITTEN
                 size += length
@@ -280,8 +285,8 @@ class ActiveBatch:
         finally:
             writer.abort()
         if how != WRITTEN:
-            self.marks.publish(task.index, writer.size, writer.crc)
-        if not how:
+            self.marks.publish(task.index, writer.size, writer.crc, _FLAGS.get(how, 0))
+        if how in OLD:
             self._old.add(task.index)
         return how
 
@@ -338,7 +343,7 @@ class ActiveBatch:
 
     def lose(self, index: int) -> None:
         """Take back that item ``index`` is published: it is to be fetched again."""
-        size, old = self.states[index] - 2, index in self._old
+        size, old = item_states.decoded(self.states[index])[0], index in self._old
         self._old.discard(index)
         self.forget(index)
         self._count(-1, -old, 0 if old else -size, 0)

@@ -6,12 +6,22 @@ from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
 
-from downloader.core.item_states import IN_FLIGHT, OWNED, SKIPPED, Claim, written
+from downloader.core.item_states import (
+    OWNED,
+    REPLACED,
+    UNOWNED,
+    Claim,
+    ItemState,
+    decoded,
+    is_stored,
+    written,
+)
 from downloader.core.lease_items import Items
 from downloader.errors import FetchError, failure_kind
 from downloader.messages import Item
 from downloader.process.long_work import READ_AT_ONCE, Pauses, in_thread
-from downloader.sinks.sink import NEW, SAME, Claims, Recovered, Sink, Unprepared, Written
+from downloader.sinks import sink as sinks
+from downloader.sinks.sink import Claims, Recovered, Sink, Unprepared, Written
 from downloader.storage.reserved_names import Reserved
 from downloader.worker.active_batch import ActiveBatch
 
@@ -48,12 +58,22 @@ def reconcile(batch: ActiveBatch, items: Items, sink: Sink) -> set[int]:
         pause()
         stored = Written(lease.seq, mark.index, items[mark.index].name, mark.size, mark.crc)
         if _on_disk(sink, stored):
-            batch.published(mark.index, mark.size, mark.crc, SAME if mark.index in earlier else NEW)
+            batch.published(mark.index, mark.size, mark.crc, _how(mark, old=mark.index in earlier))
             found.add(mark.index)
         elif mark.published:
-            # The file of that name was once this item's own.
-            batch.claim(mark.index, sink.claim(stored) if isinstance(sink, Claims) else Claim(OWNED))
+            # The file of that name was once this item's own, or one of the user's that was kept.
+            claim = sink.claim(stored) if isinstance(sink, Claims) else Claim(OWNED)
+            batch.claim(mark.index, claim._replace(state=UNOWNED) if mark.foreign else claim)
     return found
+
+
+def _how(mark: ItemState, *, old: bool) -> int:
+    """Return how an item that is stored was published; ``old``: in an earlier run."""
+    if mark.foreign:
+        return sinks.KEPT
+    if old:
+        return sinks.SAME
+    return sinks.REPLACED if mark.flags & REPLACED else sinks.NEW
 
 
 def _recover(
@@ -129,10 +149,10 @@ def lost(batch: ActiveBatch, items: Items, sink: Sink) -> list[int]:
     pause = Pauses()
     for index in batch.wanted():
         state = batch.states[index]
-        if IN_FLIGHT < state < SKIPPED and is_astray(name := items[index].name):
+        if is_stored(state) and is_astray(name := items[index].name):
             pause()
             crc = batch.marks.arrays[1][index]
-            if not _on_disk(sink, Written(batch.seq, index, name, state - 2, crc)):
+            if not _on_disk(sink, Written(batch.seq, index, name, decoded(state)[0], crc)):
                 found.append(index)
     return found
 

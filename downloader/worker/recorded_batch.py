@@ -16,7 +16,7 @@ from downloader.errors import DestinationError, FetchError
 from downloader.http.task import FetchTask
 from downloader.messages import Lease, ResponseInfo
 from downloader.sinks.checked_writer import CheckedWriter
-from downloader.sinks.sink import NEW, REPLACED, WRITTEN, Sink
+from downloader.sinks.sink import NEW, OLD, REPLACED, WRITTEN, Sink
 from downloader.storage.ledger import Entries, Slot
 from downloader.storage.record_spool import SpoolWriter
 from downloader.worker.active_batch import ActiveBatch
@@ -145,8 +145,9 @@ class RecordedBatch(ActiveBatch):
                     written += 1
                 else:
                     how = self._put(task, body, self._recorder.shown(hashes[count]) if hashes else "")
-                    length = length if how else 0
-                    old += not how
+                    is_old = how in OLD
+                    length = 0 if is_old else length
+                    old += is_old
                     replaced += how == REPLACED
                     written += how == WRITTEN
                 size += length

@@ -57,7 +57,7 @@ from downloader.process.channel import ChildLink
 from downloader.process.file_descriptors import affordable
 from downloader.process.long_work import Pauses
 from downloader.sinks.registry import open_sink
-from downloader.sinks.sink import SAME, Sink
+from downloader.sinks.sink import KEPT, OLD, Sink
 from downloader.storage.ledger import Ledger, slots_for
 from downloader.worker.active_batch import ActiveBatch
 from downloader.worker.batch_commits import BatchCommits
@@ -193,7 +193,7 @@ class Worker:
             if isinstance(outcome, FetchError):
                 self._fail(batch, index, items[index], outcome, 0)
             elif outcome is not None:
-                batch.published(index, *outcome, SAME)
+                batch.published(index, *outcome, KEPT)
             else:
                 yield index
                 if dispatched:  # once, as soon as this greenlet waits
@@ -307,7 +307,7 @@ class Worker:
             batch.latency.add(monotonic() - task.sent)
             if not done.verified:
                 batch.unverified()
-            if done.encoded and done.how != SAME:
+            if done.encoded and done.how not in OLD:
                 batch.encoded()
             batch.published(index, done.size, done.crc, done.how, done.requests)
             self.host_succeeded(task.host, again=task.attempts > 0)

@@ -20,6 +20,10 @@ import pytest
 from servers import Answer, Request, Server, ok
 
 from downloader.core.file_errors import Step, code_of
+from downloader.core.ownership import Rules
+from downloader.errors import FetchError
+from downloader.messages import Item, Lease
+from downloader.sinks.directory import FilesSink
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -332,3 +336,33 @@ def test_mirror_on_ntfs(run_downloader: Run, ntfs: Path) -> None:
         assert (root / f"127.0.0.1%3A{server.port}" / "get" / "a").read_bytes() == b"A"
         assert json.loads(run_downloader(*argv).stdout)["skipped"] == 2
     assert run_downloader("verify", root).returncode == 0
+
+
+def test_a_name_in_another_case_leads_to_no_file_of_the_downloader(
+    run_downloader: Run, tmp_path: Path, ntfs: Path
+) -> None:
+    """Another job has its files below DEST. One that began with other rules for names has them still."""
+    root, path = ntfs / "d", tmp_path / "l.csv"
+    names = {"SUB/.DownLoader/journal.sqlite": "/a", "SUB/.DOWNLOADER/name-key": "/b", "sub/x": "/c"}
+    with Server(
+        files={"p": ok(b"p")}, routes={target: ok(b"theirs") for target in ["/a", "/b", "/c"]}
+    ) as server:
+        first = (server.url, "-o", root / "sub", "--json")
+        assert run_downloader(*first).returncode == 0
+        own = {each.name: each.read_bytes() for each in (root / "sub/.downloader").iterdir()}
+        path.write_text("url,name\n" + "".join(f"{server.url}{names[name]},{name}\n" for name in names))
+        done = run_downloader(path, "-o", root, "--json")
+        assert (done.returncode, json.loads(done.stdout)["stored"]) == (0, 3), done
+        assert {each.name: each.read_bytes() for each in (root / "sub/.downloader").iterdir()} == own
+        assert run_downloader("verify", root).returncode == 0
+        assert run_downloader("verify", root / "sub").returncode == 0
+        assert run_downloader(*first).returncode == 0
+    if "no case" in os.environ.get("PYTEST_CURRENT_TEST", ""):
+        sink = FilesSink(root, "flat", Rules())
+        try:
+            for name in names:
+                if name != "sub/x":
+                    with pytest.raises(FetchError, match="the downloader's own files"):
+                        sink.begin(Lease(0, 1, b"")).open(Item(name), 0)
+        finally:
+            sink.close()

@@ -9,15 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from downloader.core.item_states import (
+    FOREIGN,
     ITEM_BYTES,
     NO_CLAIM,
     OWNED,
+    REPLACED,
+    SKIPPED,
     UNOWNED,
     Claim,
     ItemState,
     ItemStates,
     claimed,
     claims,
+    gained,
+    intent,
     merge,
     published,
     summed,
@@ -25,10 +30,11 @@ from downloader.core.item_states import (
     without,
     written,
 )
+from downloader.messages import Tally
 
 COUNT = 20
 SOME = st.dictionaries(
-    st.integers(0, COUNT - 1), st.tuples(st.integers(0, 2**62), st.integers(0, 2**32 - 1))
+    st.integers(0, COUNT - 1), st.tuples(st.integers(0, 2**59 - 1), st.integers(0, 2**32 - 1))
 )
 
 
@@ -160,3 +166,27 @@ def test_claims_are_kept_beside_published_states() -> None:
     assert claims(blob) == given
     assert as_dict(blob) == {2: (7, 8)}
     assert claims(claimed(b"", 2, {0: Claim(OWNED, 9)})) == {0: Claim(OWNED, 9)}
+
+
+@pytest.mark.parametrize("flags", [0, FOREIGN, REPLACED])
+def test_a_state_says_whose_the_file_was(flags: int) -> None:
+    """Size and sums are those of the file; a kept one that is not as it was is nobody's."""
+    marks = ItemStates(3)
+    marks.publish(0, 2**40, 7, flags)
+    states = marks.arrays[0]
+    states[1] = intent(2**40, flags)
+    states[2] = SKIPPED
+    blob = marks.packed()
+    assert list(written(blob)) == [
+        ItemState(0, 2**40, 7, True, flags),
+        ItemState(1, 2**40, 0, False, flags),
+    ]
+    assert summed(blob) == (2, 2**40)
+    mark = next(published(merge(blob, b"", 3)))
+    assert mark.state == states[0]
+    assert mark.lost == (UNOWNED if flags == FOREIGN else OWNED)
+    skipped, replaced = flags == FOREIGN, flags == REPLACED
+    size = 0 if skipped else 2**40
+    assert gained(b"", blob) == Tally(1 - skipped, int(skipped), bytes=size, replaced=int(replaced))
+    marks.publish_intents()
+    assert states[1] == states[0]

@@ -19,6 +19,8 @@ from downloader.core.naming import (
     escape,
     escape_all,
     hashed,
+    list_path,
+    literal_path,
     mirror_path,
     quote_all,
     quote_name,
@@ -77,6 +79,12 @@ def assert_safe(name: str) -> None:
         ("..\\..\\x", "..%5C..%5Cx"),
         (".downloader", "%2Edownloader"),
         (".downloader.tmp", "%2Edownloader.tmp"),
+        (".DownLoader", "%2EDownLoader"),
+        (".DOWNLOADER. ", "%2EDOWNLOADER. "),
+        (".down\ufe0floader", "%2Edown\ufe0floader"),
+        ("\ufe0f.Downloader", "%EF%B8%8F.Downloader"),
+        (".\u034f.", "%2E\u034f."),
+        (".down", ".down"),
         (".bashrc", ".bashrc"),
         ("...", "..."),
         ("a b?c:d*", "a b?c:d*"),
@@ -527,3 +535,16 @@ def test_shown_is_one_harmless_line(text: str) -> None:
     assert len(out) <= 120
     out.encode()
     assert not any(unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp") for char in out)
+
+
+@pytest.mark.parametrize("name", [".DownLoader", ".down\ufe0floader", "\ufe0f.downloader"])
+def test_a_job_that_began_before_goes_on_with_its_names(name: str) -> None:
+    """From other rules on, what a file system without case takes for `.downloader` is escaped."""
+    url = f"http://h/{name}/x/{name}"
+    assert escape(name, 5) == name
+    assert list_path(f"{name}/x", 5) == literal_path(f"{name}/x", naming=5) == f"{name}/x"
+    assert url_name(url, b"", 5) == name
+    assert url_path(url, None, naming=5) == f"h/{name}/x/{name}"
+    assert url_path(url, None) == f"h/{escape(name)}/x/{escape(name)}"
+    with pytest.raises(BadName):
+        literal_path(f"{name}/x")

@@ -24,7 +24,7 @@ from downloader.sinks.directory import FilesSink
 from downloader.sinks.files_writer import FilesWriter
 from downloader.sinks.null import NullSink
 from downloader.sinks.registry import open_sink, verifier
-from downloader.sinks.sink import NEW, REPLACED, SAME, Unprepared, Written
+from downloader.sinks.sink import KEPT, NEW, REPLACED, SAME, Unprepared, Written
 from downloader.sinks.stored import file_matches, place
 
 Make = Callable[..., FilesSink]
@@ -129,7 +129,7 @@ def test_existing_file_is_replaced(make: Make, tmp_path: Path) -> None:
     # Left by a run that was killed here; it must not be in the way.
     (tmp_path / ".downloader-0-0").write_bytes(b"left over")
     assert put(sink, "a", b"new") == REPLACED
-    assert put(sink, "same", b"same") == SAME
+    assert put(sink, "same", b"same") == KEPT
     with pytest.raises(FetchError, match="bad-name"):
         put(sink, "folder", b"x")
     assert (tmp_path / "a").read_bytes() == b"new"
@@ -145,7 +145,7 @@ def test_existing_file_is_kept(make: Make, tmp_path: Path, rules: str) -> None:
         writer = begin(sink, name)
         writer.write(b"new one")
         if name == "a" and rules == "keep":
-            assert writer.publish() == SAME
+            assert writer.publish() == KEPT
             assert (writer.size, writer.crc) == (3, zlib.crc32(b"old"))
             assert sink.standing(name) == (3, zlib.crc32(b"old"))
             continue
@@ -153,7 +153,7 @@ def test_existing_file_is_kept(make: Make, tmp_path: Path, rules: str) -> None:
             writer.publish()
         with pytest.raises(FetchError, match="file-exists"):
             sink.standing(name)
-    assert put(sink, "a", b"old") == SAME
+    assert put(sink, "a", b"old") == KEPT
     assert put(sink, "a", b"mine", claim=on(tmp_path / "a")) == NEW
     assert sink.standing("none") is None
     assert (tmp_path / "link").is_symlink()

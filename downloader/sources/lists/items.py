@@ -110,6 +110,7 @@ class ItemMaker:
         self._cut = cut
         self._literal = literal and columns.literal
         self._strips = naming < _BLANKS_ARE_KEPT
+        self._naming = naming
         self._heads: tuple[str, ...] = ()  # the beginnings of valid URLs, up to the path
         of_url = functools.partial(url_path, colon=colon) if mirror else url_name
         self._of_url = functools.partial(of_url, naming=naming)
@@ -226,9 +227,9 @@ class ItemMaker:
 
     def _path_of(self, name: str) -> str:
         if self._literal:
-            return literal_path(name, self._columns.below)
+            return literal_path(name, self._columns.below, self._naming)
         try:
-            return list_path(name)
+            return list_path(name, self._naming)
         except BadName:
             if not self._cut:
                 raise
@@ -249,7 +250,7 @@ class ItemMaker:
                     safe = self._path_of(text)
                     _forgive_name(index, faults)
                 if directory:
-                    safe = f"{list_path(directory)}/{safe}"
+                    safe = f"{list_path(directory, self._naming)}/{safe}"
             except BadName as error:
                 faults.setdefault(index, _Fault("bad-name", f": {error}"))
             names.append(safe)

@@ -242,8 +242,8 @@ KNOWN = (
         "one name for all secrets",
         "of URLs that differ in a token only, the first is stored and the others fail",
         "_leaf",
-        "_marked(name[:end], tail + rest, f'{raw}?{query}', key)",
-        "_marked(name[:end], tail + rest, '', key)",
+        "_marked(name[:end], tail + rest, f'{raw}?{query}', key, naming)",
+        "_marked(name[:end], tail + rest, '', key, naming)",
         (f"{SECRETS}test_urls_that_differ_in_a_secret_only_are_all_stored[mirror]",),
     ),
     Mutant(

@@ -20,7 +20,60 @@ RELIST = "tests/integration/test_relist.py::"
 RESUME = "tests/integration/test_resume.py::"
 LISTING = "tests/faults/test_hostile_listing.py::"
 
+KEPT = "tests/faults/test_kept_files.py::"
+
 KNOWN = (
+    Mutant(
+        "only the exact .downloader is reserved",
+        "a name in another case reaches the journal of a job below DEST where the file system ignores case",
+        "_is_reserved",
+        "naming < _NAMING_6",
+        "True",
+        ("tests/unit/test_core_naming.py::test_escape",),
+    ),
+    Mutant(
+        "a job that has begun gets other names",
+        "a resumed job fetches .DownLoader again, under an escaped name",
+        "_is_reserved",
+        "naming < _NAMING_6",
+        "False",
+        ("tests/unit/test_core_naming.py::test_a_job_that_began_before_goes_on_with_its_names",),
+    ),
+    Mutant(
+        "a kept file is the item's own",
+        "--existing keep: an edited file is replaced after verify or --relist, with exit 0",
+        "Worker._unkept",
+        "batch.published(index, *outcome, KEPT)",
+        "batch.published(index, *outcome, 0)",
+        (
+            f"{KEPT}test_kept_file_is_edited",
+            f"{KEPT}test_report_counts_what_a_dead_worker_has_kept_and_replaced",
+        ),
+    ),
+    Mutant(
+        "a kept file that verify finds changed is the item's own",
+        "--existing keep: the user edits a kept file, and after verify it is replaced, with exit 0",
+        "Journal.mark_damaged",
+        "lost.get(f.index, OWNED)",
+        "OWNED",
+        (f"{KEPT}test_kept_file_is_edited",),
+    ),
+    Mutant(
+        "a kept file that a run finds changed is the item's own",
+        "--existing keep: the user edits a kept file after a kill, and it is replaced, with exit 0",
+        "reconcile",
+        "mark.foreign",
+        "False",
+        (f"{KEPT}test_kept_file_is_edited_after_a_kill",),
+    ),
+    Mutant(
+        "what a dead worker has replaced is new",
+        "files of the user that a worker replaced before it died are missing in `replaced`",
+        "_how",
+        "mark.flags & REPLACED",
+        "False",
+        (f"{KEPT}test_report_counts_what_a_dead_worker_has_kept_and_replaced",),
+    ),
     Mutant(
         "what nobody reported was not stored",
         "after Ctrl-C twice the report has 96 files, where thousands are stored and in the journal",
@@ -49,7 +102,7 @@ KNOWN = (
         "a new size or checksum of a row is not looked at",
         "--relist with a corrected checksum skips the file that does not have it",
         "Known._known",
-        "digest.checksum in (0, checksum) and item.size in (-1, state - 2)",
+        "digest.checksum in (0, checksum) and item.size in (-1, size)",
         "True",
         (f"{RELIST}test_what_is_known_belongs_to_a_row_not_to_a_name",),
     ),
@@ -204,8 +257,9 @@ KNOWN = (
         "    written += 1\n"
         "else:\n"
         "    how = self._put(task, body)\n"
-        "    length = length if how else 0\n"
-        "    old += not how\n"
+        "    is_old = how in OLD\n"
+        "    length = 0 if is_old else length\n"
+        "    old += is_old\n"
         "    replaced += how == REPLACED\n"
         "    written += how == WRITTEN\n"
         "size += length\n"
@@ -218,8 +272,9 @@ KNOWN = (
         "    written += 1\n"
         "else:\n"
         "    how = self._put(task, body)\n"
-        "    length = length if how else 0\n"
-        "    old += not how\n"
+        "    is_old = how in OLD\n"
+        "    length = 0 if is_old else length\n"
+        "    old += is_old\n"
         "    replaced += how == REPLACED\n"
         "    written += how == WRITTEN\n"
         "size += length",
@@ -278,9 +333,8 @@ KNOWN = (
         "damaged file of an open batch not fetched again",
         "the interrupted job never completes",
         "Journal.mark_damaged",
-        "self._claim(seq, row[1], {f.index: Claim(OWNED, files.get(f.index, 0)) for f in damaged})",
-        "self._recount("
-        "seq, changed(self.marks(seq), row[1], dict.fromkeys((f.index for f in damaged), 0)))",
+        "claimed(marks, row[1], given)",
+        "changed(marks, row[1], dict.fromkeys(given, 0))",
         (f"{TAKEN}test_damaged_file_is_recognized_as_the_items_own",),
     ),
     Mutant(
@@ -298,8 +352,8 @@ KNOWN = (
         "verify claims the file of another item",
         "two items of one name replace each other's file in turn, and no run converges",
         "settle_damaged",
-        "name not in owned",
-        "True",
+        "name in owned",
+        "False",
         (f"{CLAIMS}test_damaged_file_whose_name_another_item_has_by_now",),
     ),
     Mutant(
@@ -346,7 +400,7 @@ KNOWN = (
         "contested name counts as unowned",
         "the second item of a name silently replaces the first",
         "_owned",
-        "owned.add(name)",
+        "owned.add(names[mark.index])",
         "pass",
         (f"{TAKEN}test_two_items_of_one_name_are_distinguished_in_every_run",),
     ),

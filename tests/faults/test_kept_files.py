@@ -1,0 +1,164 @@
+"""A file of the user that a run has kept stays the user's, whatever is done to it later and in between."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+from checker import agree
+from harness import Job
+from servers import Request, Server, Until, ok
+
+ONE = ("--workers", 1, "--pipeline", "off", "--connections", 1, "--json")
+EDITED = "mine, edited"
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+Start = Callable[..., Job]
+
+
+def report_of(done: subprocess.CompletedProcess[str], code: int = 0) -> dict[str, Any]:
+    assert done.returncode == code, done.stdout + done.stderr
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
+
+
+def list_of(server: Server, path: Path, *names: str) -> Path:
+    path.write_text("url,name\n" + "".join(f"{server.url}/{name},{name}\n" for name in names))
+    return path
+
+
+def kept(dest: Path, text: str) -> None:
+    dest.mkdir()
+    (dest / "a").write_text(text)
+
+
+@pytest.mark.parametrize("text", ["mine", "a of the server"])
+@pytest.mark.parametrize("then", ["verify", "relist", "verify and relist"])
+def test_kept_file_is_edited(run_downloader: Run, tmp_path: Path, text: str, then: str) -> None:
+    """Also one that had the bytes of the item when it was kept; and a second time."""
+    dest = tmp_path / "d"
+    kept(dest, text)
+    with Server(routes={"/a": ok(b"a of the server"), "/b": ok(b"b")}) as server:
+        argv = (list_of(server, tmp_path / "l.csv", "a", "b"), "-o", dest, "--existing", "keep", *ONE)
+        report = report_of(run_downloader(*argv))
+        assert (report["stored"], report["skipped"]) == (1, 1)
+        for edited in (EDITED, f"{EDITED} again"):
+            (dest / "a").write_text(edited)
+            if "verify" in then:
+                assert "damaged: a\n" in run_downloader("verify", dest).stdout
+            report = report_of(run_downloader(*argv, *(["--relist"] if "relist" in then else [])))
+            assert (report["replaced"], report["failed"]) == (0, 0)
+            assert (dest / "a").read_text() == edited
+            assert run_downloader("verify", dest).returncode == 0
+    agree(dest, 0)
+
+
+@pytest.mark.parametrize("existing", ["replace", "fail"])
+def test_existing_decides_about_a_kept_file_that_was_edited(
+    run_downloader: Run, tmp_path: Path, existing: str
+) -> None:
+    dest = tmp_path / "d"
+    kept(dest, "a of the server")
+    with Server(routes={"/a": ok(b"a of the server")}) as server:
+        argv = (list_of(server, tmp_path / "l.csv", "a"), "-o", dest, *ONE)
+        assert report_of(run_downloader(*argv, "--existing", "keep"))["skipped"] == 1
+        (dest / "a").write_text(EDITED)
+        assert run_downloader("verify", dest).returncode == 1
+        report = report_of(run_downloader(*argv, "--existing", existing), int(existing == "fail"))
+        if existing == "fail":
+            assert report["failed_by_error"] == {"file-exists": 1}
+            assert (dest / "a").read_text() == EDITED
+        else:
+            assert (report["stored"], report["replaced"]) == (1, 1)
+            assert (dest / "a").read_text() == "a of the server"
+
+
+def test_kept_file_that_was_removed_is_fetched_and_is_the_items_own(
+    run_downloader: Run, tmp_path: Path
+) -> None:
+    dest = tmp_path / "d"
+    kept(dest, "mine")
+    with Server(routes={"/a": ok(b"a of the server")}) as server:
+        argv = (list_of(server, tmp_path / "l.csv", "a"), "-o", dest, "--existing", "keep", *ONE)
+        report_of(run_downloader(*argv))
+        for damage in (lambda path: path.unlink(), lambda path: path.write_text("?")):
+            damage(dest / "a")
+            assert run_downloader("verify", dest).returncode == 1
+            report = report_of(run_downloader(*argv))
+            assert (report["stored"], report["replaced"]) == (1, 0)
+            assert (dest / "a").read_text() == "a of the server"
+
+
+class Gate:
+    """A response that is held, the first time, until ``open()``; ``reached()`` waits for the request."""
+
+    def __init__(self) -> None:
+        self._asked, self._opened = Event(), Event()
+
+    def __call__(self, request: Request) -> Any:
+        self._asked.set()
+        return [Until(self._opened), *ok(b"behind the gate")]
+
+    def reached(self) -> None:
+        assert self._asked.wait(30)
+
+    def open(self) -> None:
+        self._opened.set()
+
+
+def test_kept_file_is_edited_after_a_kill(run_downloader: Run, start: Start, tmp_path: Path) -> None:
+    """The batch that has kept it is open still."""
+    dest, gate = tmp_path / "d", Gate()
+    kept(dest, "mine")
+    with Server(routes={"/a": ok(b"a of the server"), "/b": ok(b"b"), "/z": gate}) as server:
+        argv = (list_of(server, tmp_path / "l.csv", "a", "b", "z"), "-o", dest, "--existing", "keep", *ONE)
+        job = start(*argv)
+        gate.reached()
+        job.kill()
+        job.alone()
+        (dest / "a").write_text(EDITED)
+        gate.open()
+        report = report_of(run_downloader(*argv))
+        assert (report["replaced"], report["failed"]) == (0, 0)
+        assert (dest / "a").read_text() == EDITED
+        assert run_downloader("verify", dest).returncode == 0
+
+
+def worker_of(job: Job, dest: Path) -> int:
+    """Return the process that has the ledger of a worker mapped."""
+    for pid in job.children():
+        if f"{dest}/.downloader/ledger-" in Path(f"/proc/{pid}/maps").read_text():
+            return pid
+    raise AssertionError("no worker")
+
+
+@pytest.mark.parametrize("existing", ["keep", "replace"])
+def test_report_counts_what_a_dead_worker_has_kept_and_replaced(
+    start: Start, tmp_path: Path, existing: str
+) -> None:
+    dest, gate = tmp_path / "d", Gate()
+    names = [f"n{number}" for number in range(20)]
+    dest.mkdir()
+    for name in names[::2]:
+        (dest / name).write_text("mine")
+    with Server(routes={**{f"/{name}": ok(b"theirs") for name in names}, "/z": gate}) as server:
+        path = list_of(server, tmp_path / "l.csv", *names, "z")
+        job = start(path, "-o", dest, "--existing", existing, *ONE)
+        gate.reached()
+        job.until(lambda: sum(path.read_text() == "theirs" for path in dest.glob("n*")) >= 10)
+        os.kill(worker_of(job, dest), signal.SIGKILL)
+        gate.open()
+        assert job.wait() == 0, job.err
+    report = json.loads(job.out)
+    assert report["worker_deaths"] == 1
+    if existing == "keep":
+        assert (report["stored"], report["skipped"], report["replaced"]) == (11, 10, 0)
+        assert [(dest / name).read_text() for name in names[:2]] == ["mine", "theirs"]
+    else:
+        assert (report["stored"], report["skipped"], report["replaced"]) == (21, 0, 10)
