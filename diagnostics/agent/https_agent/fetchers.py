@@ -297,19 +297,19 @@ class Connecting(object):
     def look_at(self, stacks):
         # type: (List[Tuple[Any, bool]]) -> None
         """Find out how many the program has, from where its other greenlets are."""
-        if not self._first.levels:
-            self.sharing = sharing.Sharing(1, False, sharing.SHARED, 1)
-            return
         found, waiting = [], []
         for frame, connects in stacks:
             levels = like.Seen.levels(*_client(frame))
             if any(each is not None for each in levels.values()):
                 found.append(sharing.Sighting(levels, frame, connects))
                 continue
-            spot = sharing.waiting(self._first, frame)
+            spot = None if connects else sharing.waiting(self._first, frame)
             if spot is not None:
                 waiting.append(spot)
-        self.sharing = sharing.judged(self._first, found)
+        if self._first.levels:
+            self.sharing = sharing.judged(self._first, found)
+        else:  # it is made for each request, or none that can be copied
+            self.sharing = sharing.Sharing(1, False, sharing.SHARED, 1 + sum(each[1] for each in stacks))
         self.sharing.waiting = waiting
 
     def fetch(self, options):

@@ -16,7 +16,6 @@ from . import frames, https_inspection
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import CodeType
     from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 MANY = 1000  # one for each greenlet
@@ -27,7 +26,8 @@ _OBJECTS = 20000
 _DEPTH = 5
 _HEAP_TYPE = 1 << 9  # a flag of a class that is made by a statement
 _PLAIN = (dict, list, tuple, set, frozenset)
-_OF_WAITING = ("threading.py", "queue.py", "Queue.py", "lock.py", "_semaphore.py")
+_OF_QUEUES = ("queue.py", "Queue.py")
+_OF_WAITING = ("threading.py", "thread.py", "lock.py", "lock.pyx", "_semaphore.py") + _OF_QUEUES
 _OF_LOCKS = ("gevent", "threading")
 
 
@@ -46,7 +46,14 @@ class Sighting(object):
             self.locks.update(
                 id(value) for value in getattr(each, "__dict__", {}).values() if _is_lock(value)
             )
-        self.code = _user_code(frame)
+        own = _user_frame(frame)
+        self.code = own.f_code if own is not None else None
+        self.variables = set()  # type: Set[str]  # that have the client
+        if own is not None and own.f_code.co_flags & OPTIMIZED:
+            clients = list(self.levels.values())
+            for name, value in own.f_locals.items():
+                if any(value is each for each in clients):
+                    self.variables.add(name)
         self.connects = connects
 
     def shares(self, name, other):
@@ -107,13 +114,27 @@ def judged(first, others):
 
 def waiting(first, frame):
     # type: (Sighting, FrameType) -> Optional[frames.Spot]
-    """Return where a greenlet in ``frame`` waits for a lock or a queue in the function of ``first``."""
-    code = _user_code(frame)
-    if code is None or code is not first.code:
+    """Return where a greenlet in ``frame`` waits for a lock or a client in the function of ``first``.
+
+    One that waits in a queue waits for work, unless ``first`` has its client in a variable that is not set.
+    """
+    outer = _user_frame(frame)
+    if outer is None or outer.f_code is not first.code:
         return None
-    if frame.f_code is not code and os.path.basename(frame.f_code.co_filename) not in _OF_WAITING:
+    within, called, file = True, "", ""
+    inner = frame  # type: Any
+    while inner is not outer:
+        called, file = inner.f_code.co_name, os.path.basename(inner.f_code.co_filename)
+        within = within and file in _OF_WAITING
+        inner = inner.f_back
+    if not within:
         return None
-    return frames.user(frame)
+    # gevent's own locks and queues have no frames.
+    locked = called in ("acquire", "__enter__")
+    lent = (
+        (not called or file in _OF_QUEUES) and first.variables and not first.variables & set(outer.f_locals)
+    )
+    return frames.user(outer) if locked or lent else None
 
 
 def _groups(seen):
@@ -137,14 +158,12 @@ def _different(seen):
     return set(id(each.levels.get("session") or each.levels.get("other")) for each in seen)
 
 
-def _user_code(frame):
-    # type: (Optional[FrameType]) -> Optional[CodeType]
-    """Return the innermost function of the user's in the stack of ``frame``."""
-    while frame is not None:
-        if frames.is_users(frame):
-            return frame.f_code
+def _user_frame(frame):
+    # type: (Optional[FrameType]) -> Optional[FrameType]
+    """Return the innermost frame of the user's in the stack of ``frame``."""
+    while frame is not None and not frames.is_users(frame):
         frame = frame.f_back
-    return None
+    return frame
 
 
 def stacks(arrived, besides):
