@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from diagnostics import both_ways
 from diagnostics.causes import explain
 from diagnostics.errors import ProbeError
 from diagnostics.evidence import Case
@@ -41,7 +42,7 @@ def examine(
     """
     with _origin(question) as origin:
         progress(f"setting up {question.target.shown}")
-        seen = observe(question, origin)
+        seen = both_ways.settled(question, observe(question, origin))
         chosen = seen.argv if question.target.command else None
         if question.target.command:
             seen = with_startup(seen)
@@ -69,9 +70,10 @@ def _observed_with(
 ) -> Observation:
     """Return what is observed with ``remedy``; one that changes the command knows the process by others."""
     if "argv" not in remedy:
-        return observe(question, origin, [remedy], chosen, start)
+        return both_ways.settled(question, observe(question, origin, [remedy], chosen, start))
     target = replace(question.target, command=tuple(remedy["argv"]))
-    return observe(replace(question, target=target), origin, [remedy], remedy["chosen"])
+    question = replace(question, target=target)
+    return both_ways.settled(question, observe(question, origin, [remedy], remedy["chosen"]))
 
 
 def diagnose(
@@ -87,7 +89,8 @@ def diagnose(
     judgement = judge(question, seen)
     case = Case(question, seen, judgement)
     explained = explain(case)
-    if why := no_verdict(case, explained[0][0].code if explained else ""):
+    code = explained[0][0].code if explained else ""
+    if why := no_verdict(case, code) or both_ways.unlike(case, code):
         raise ProbeError(f"{question.target.shown}: {why}")
     worked: list[Remedy] = []
     failed: list[Remedy] = []
@@ -105,11 +108,7 @@ def diagnose(
     if unlike := seen.result.get("unlike"):
         name, at = seen.result.get("name"), case.where(unlike)
         notes.append(f"measured was {name}: the client at {at} is none that can be copied; name --app")
-    if (own := seen.result.get("many", 1)) > 1:
-        shared = "one for each greenlet" if own >= question.requests else f"{own} for the greenlets"
-        notes.append(
-            f"the client is taken to be not shared: measured with {shared}, as the program has them"
-        )
+    notes += filter(None, [both_ways.shown(seen)])
     held = [_shown(case, each) for each in case.held[:5]]
     return Diagnosis(
         verdict=judgement.verdict,

@@ -384,8 +384,8 @@ class _Watch:
         if report["kind"] == "measuring":
             self._measuring = report
         self._set_up.note(report)
-        if report["kind"] in ("probing", "starved"):
-            limits = 1 if report["kind"] == "probing" else 2
+        if report["kind"] in ("probing", "starved", "again"):
+            limits = 2 if report["kind"] == "starved" else 1
             self._ends = clock() + limits * self._question.limit + _AFTER_CLAIMING
         self._processes.note(report)
 

@@ -102,30 +102,50 @@ def test_session_in_which_another_one_logs_in_is_the_client() -> None:
 KEPT: list[Any] = []
 
 
-def test_session_for_each_request_is_known_to_its_greenlet_alone() -> None:
-    class Looks(HTTPAdapter):
-        def send(self, *args: Any, **kwargs: Any) -> Any:
-            seen = like.Seen(sys._getframe())
-            seen.look_who_else_knows()
-            raise Reached(seen.many)
+def seen(session: Any, connects: bool = True, **levels: Any) -> sharing.Sighting:
+    return sharing.Sighting({"session": session, **levels}, sys._getframe(), connects)
 
-    def fetch(keep: Any = lambda session: None) -> Any:
-        with requests.Session() as session:
-            session.mount(HOST, Looks())
-            keep(session)
-            with pytest.raises(Reached) as caught:
-                session.get(f"{HOST}/x")
-            KEPT.clear()
-            return caught.value.frame
 
-    def keep_three(session: Any) -> None:
-        KEPT.extend([session, requests.Session(), requests.Session()])
+def verdict(*found: sharing.Sighting) -> tuple[int, bool, str]:
+    known = sharing.judged(found[0], list(found[1:]))
+    return known.many, known.own, known.evidence
 
-    assert fetch() == sharing.MANY
-    assert fetch(KEPT.append) == 1
-    assert fetch(lambda session: KEPT.append(session.get)) == 1
-    assert fetch(lambda session: KEPT.append(lambda: session)) == 1
-    assert fetch(keep_three) == 3
+
+def test_two_greenlets_at_a_connection_with_clients_of_their_own_have_one_each() -> None:
+    first, second = (seen(requests.Session(), pool=object()) for _ in range(2))
+    assert verdict(first, second) == (sharing.MANY, True, sharing.OWN)
+    second.connects = False  # it may wait for what they share
+    assert verdict(first, second) == (1, False, sharing.UNCLEAR)
+
+
+def test_greenlets_that_wait_for_one_pool_lock_or_session_share_it() -> None:
+    pool, lock = object(), RLock()
+    sessions = [requests.Session() for _ in range(4)]
+    assert verdict(*(seen(each, pool=pool) for each in sessions)) == (1, False, sharing.SHARED)
+    assert verdict(seen(sessions[0], pool=pool), seen(sessions[0], False)) == (1, False, sharing.SHARED)
+    for each in sessions:
+        each.lock = lock  # type: ignore[attr-defined]
+    assert verdict(*(seen(each, pool=object()) for each in sessions)) == (1, False, sharing.SHARED)
+
+
+def test_greenlets_that_take_turns_at_several_clients_have_as_many() -> None:
+    sessions = [requests.Session() for _ in range(5)]
+    assert verdict(*(seen(each) for each in sessions * 2)) == (5, True, sharing.SHARED)
+    # One of a job that has a client for itself says nothing of the others.
+    assert verdict(*(seen(each) for each in [sessions[0], *[sessions[1]] * 4])) == (
+        1,
+        False,
+        sharing.UNCLEAR,
+    )
+
+
+def test_client_of_another_function_is_no_evidence() -> None:
+    def other() -> sharing.Sighting:
+        return seen(requests.Session())
+
+    first, second = seen(requests.Session()), seen(requests.Session())
+    second.code = other.__code__
+    assert verdict(first, second) == (1, False, sharing.UNCLEAR)
 
 
 class Worker:
@@ -133,14 +153,19 @@ class Worker:
         self.client = client
 
 
-def test_workers_that_share_a_client_have_one() -> None:
-    KEPT.append([Worker(requests.Session()) for _ in range(4)])
+KEPT: list[Any] = []
+KNOWN = Worker(requests.Session())
+CLOSURE = (lambda session: lambda: session.get)(requests.Session())
+
+
+def test_client_that_a_module_knows_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sharing.frames, "kind_of_file", lambda path: "user" if path == __file__ else "")
+    shared = (1, False, sharing.SHARED)
+    assert verdict(seen(KNOWN.client)) == shared
+    assert verdict(seen(CLOSURE.__closure__[0].cell_contents)) == shared
+    KEPT.append(requests.Session())  # it may be the first of several
     try:
-        assert sharing.clients_like(KEPT[0][0].client) == 4
-        KEPT[0][1].client = KEPT[0][0].client
-        assert sharing.clients_like(KEPT[0][0].client) == 2
-        KEPT.append(KEPT[0][0].client)
-        assert sharing.clients_like(KEPT[1]) == 1
+        assert verdict(seen(KEPT[0])) == (1, False, sharing.UNCLEAR)
     finally:
         KEPT.clear()
 

@@ -1,9 +1,10 @@
 """Create the function that fetches: as the style, the application, or the observed connection does."""
 
+import copy
 import importlib
 import sys
 
-from . import frames, https_inspection, like, others
+from . import frames, https_inspection, like, others, sharing
 from .recorder import record
 
 TYPE_CHECKING = False
@@ -276,19 +277,70 @@ def of_connection(frame, options):
     It uses the application's own session, pool manager, or client. Return None if none of them is in the
     stack.
     """
-    seen, other = like.Seen(frame), None  # type: Any, Any
+    seen, other = _client(frame)
+    return _of(seen, other, options)
+
+
+class Connecting(object):
+    """The client of a greenlet that connects, of which the probe makes copies once it is known how many."""
+
+    def __init__(self, frame):
+        # type: (Optional[FrameType]) -> None
+        self._seen, self._other = _client(frame)
+        levels = self._seen.levels(self._other)
+        try:
+            self._first = sharing.Sighting(levels, frame, True)
+        except Exception:  # what the application's objects raise; its own request must not fail of it
+            self._first = sharing.Sighting({}, frame, True)
+        self.sharing = sharing.Sharing(1, False, sharing.UNCLEAR, 1)
+
+    def look_at(self, stacks):
+        # type: (List[Tuple[Any, bool]]) -> None
+        """Find out how many the program has, from where its other greenlets are."""
+        found, waiting = [], []
+        for frame, connects in stacks:
+            levels = like.Seen.levels(*_client(frame))
+            if any(each is not None for each in levels.values()):
+                found.append(sharing.Sighting(levels, frame, connects))
+                continue
+            spot = None if connects else sharing.waiting(self._first, frame)
+            if spot is not None:
+                waiting.append(spot)
+        if self._first.levels:
+            self.sharing = sharing.judged(self._first, found)
+        else:  # it is made for each request, or none that can be copied
+            self.sharing = sharing.Sharing(1, False, sharing.SHARED, 1 + sum(each[1] for each in stacks))
+        self.sharing.waiting = waiting
+
+    def fetch(self, options):
+        # type: (Dict[str, Any]) -> Optional[Tuple[Fetch, str]]
+        """Return the fetch through as many copies, and its name; None if it cannot be copied."""
+        return self._with(self.sharing.many, self.sharing.own, options)
+
+    def with_own(self, options):
+        # type: (Dict[str, Any]) -> Optional[Tuple[Fetch, str]]
+        """Return the same with a copy for each request, None where it is known how many the program has."""
+        if self.sharing.evidence != sharing.UNCLEAR:
+            return None
+        return self._with(sharing.MANY, True, options)
+
+    def _with(self, many, own, options):
+        # type: (int, bool, Dict[str, Any]) -> Optional[Tuple[Fetch, str]]
+        seen = copy.copy(self._seen)
+        seen.many, seen.own = many, own
+        return _of(seen, self._other, options)
+
+
+def _client(frame):
+    # type: (Optional[FrameType]) -> Tuple[like.Seen, Any]
+    """Return the clients in the stack of ``frame``, and the one that is none of requests' or urllib3's."""
+    seen, other = like.Seen(frame), None  # type: like.Seen, Any
     while frame is not None:
         own = frame.f_locals.get("self")
         if others.knows(own):
             other = own
         frame = frame.f_back
-    if options.get("look"):
-        try:
-            seen.look_who_else_knows(other)
-        except Exception:  # what the application's objects raise; its own request must not fail of it
-            seen.many, seen.own = 1, False
-        options["look"](seen.many)
-    return _of(seen, other, options)
+    return seen, other
 
 
 def of_modules(options):

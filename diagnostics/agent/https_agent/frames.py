@@ -94,6 +94,12 @@ def user(frame):
     return None
 
 
+def is_users(frame):
+    # type: (FrameType) -> bool
+    """Return whether ``frame`` is the user's code."""
+    return _kind(frame) == "user"
+
+
 def is_module(code):
     # type: (CodeType) -> bool
     """Return whether it is the code of a module, or of a cell of IPython."""

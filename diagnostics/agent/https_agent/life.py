@@ -27,6 +27,7 @@ from . import (
     recorder,
     remedies,
     sampler,
+    sharing,
     whereabouts,
     wrapping,
 )
@@ -42,6 +43,9 @@ VARIABLE = entrance.VARIABLE
 # The controller sends it when --after has passed; no other program is known to use it.
 SIGNAL = signal.SIGRTMAX - 5 if hasattr(signal, "SIGRTMAX") else signal.SIGUSR2
 _IMPORTS = 15.0  # seconds after which an import is regarded as the program itself
+_OBSERVES = 0.3  # seconds in which the program's other greenlets may come to a connection
+_QUIET = 0.1  # seconds without another one after which no more are expected
+_LOOKS = 0.01
 _NEW = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\btmp[a-z0-9_]{6,8}\b", re.I)
 _ANOTHER = "it is not the process that was probed at first"
 
@@ -56,10 +60,14 @@ class Agent(object):
         self._sent = 0
         self._begun = False
         self._connected = False  # has tried HTTPS since gevent is in use
-        self._fetch = None  # type: Optional[Tuple[Fetch, str]]  # how it fetched then
+        self._fetch = None  # type: Optional[fetchers.Connecting]  # how it fetched then
         # How its threads that are no greenlets fetched (None: not those of gevent's pool), and where.
         self._threads = None  # type: Optional[Tuple[Any, Any]]
-        self._many = 1  # clients like the one that is measured, as the program has for its greenlets
+        # How many clients like the one that is measured the program has, and another fetch where that is
+        # not known.
+        self._sharing = None  # type: Optional[sharing.Sharing]
+        self._second = None  # type: Optional[Tuple[Fetch, str]]
+        self._arrived = None  # type: Optional[List[Any]]  # greenlets at a connection, while it is observed
         self._unlike = None  # type: Any  # where a client fetches that is not the one that is measured
         self._asked = 0.0  # time of the controller's first signal
         self._scheduled = False  # a greenlet was started to probe
@@ -116,7 +124,8 @@ class Agent(object):
             # type: (Dict[str, Any]) -> None
             result["foreign"] = foreign
             result["unlike"] = self._unlike
-            result["many"] = self._many
+            if self._sharing is not None:
+                result["sharing"] = vars(self._sharing)
             result["applied"] = sorted(set(remedies.applied))
             # Include what the first fetch changed in the process: it may have patched.
             now = facts.refreshed(before)
@@ -127,7 +136,20 @@ class Agent(object):
             clocks.compare(sampler._sleep)
             self.tell("measuring")
             waits = self._pause.end if self._pause is not None else None
-            report(measured.run(report, lambda: self.tell("starved"), waits))
+            result = measured.run(report, lambda: self.tell("starved"), waits)
+            if self._second is not None and not result["problem"] and not probe.overlapped(result, spec):
+                # It may be the client that lets one through at a time, and it may not be shared.
+                self.tell("again")
+                second = probe.Probe(self._second[0], dict(spec, run=spec["run"] + "own"))
+                self._running = second
+
+                def both(other):
+                    # type: (Dict[str, Any]) -> None
+                    report(dict(result, other=other))
+
+                both(second.run(both, lambda: self.tell("starved"), waits))
+                return
+            report(result)
         except fetchers.Unusable as error:
             self.failed("probe", str(error))
 
@@ -286,7 +308,9 @@ class Agent(object):
                 self._probe(frame)
         else:
             # Not in a greenlet, or still in the set-up: continue, and remember how the process fetches.
-            self._fetch = fetchers.of_connection(frame, self.options()) or self._fetch
+            connecting = fetchers.Connecting(frame)
+            if connecting.fetch(self.options()) is not None:
+                self._fetch = connecting
 
     def _is_of_a_thread(self, frame):
         # type: (Optional[FrameType]) -> bool
@@ -311,7 +335,12 @@ class Agent(object):
             if self._running is not None:
                 self._running.connects = True
             return
-        if any(each() is current for each in self._bystanders):
+        if self._arrived is not None and self._pause is not None:
+            self._arrived.append(current)
+            self._pause.wait(self.spec["limit"])
+            return
+        stands_by = any(each() is current for each in self._bystanders)
+        if stands_by or (self._running is not None and not self._running.began(current)):
             if self._pause is not None:
                 self._pause.wait(self.spec["limit"])
         elif self._running is not None:
@@ -406,36 +435,95 @@ class Agent(object):
     def _probe(self, frame):
         # type: (Optional[FrameType]) -> None
         options = self.options()
-        options.update(look=self._note_many, waits=self._go_on)
-        found = fetchers.of_connection(frame, options) if frame is not None else self._fetch
+        options["waits"] = self._go_on
+        connecting = fetchers.Connecting(frame) if frame is not None else None
+        found, spot = None, None  # type: Optional[Tuple[Fetch, str]], Any
+        if connecting is not None:
+            self._unlike = frames.user(frame) or frames.caller(frame)
+        elif self._fetch is not None:
+            found = self._fetch.fetch(options)
+            self._note_sharing(self._fetch, [], options)
         if found is None and self._threads is not None:
-            found, user = self._threads
-            if found is None:
-                self.failed("threads", "", spot=user)
+            found, spot = self._threads
+            if found is None and connecting is None:
+                self.failed("threads", "", spot=spot)
                 return
         if found is None and frame is None and not self._connected:
             found = fetchers.of_modules(options)
-        if found is None and frame is not None:
-            self._unlike = frames.user(frame) or frames.caller(frame)
+        if choice.hub() is None:
+            self._note_bystanders()
+            self.measure(*(found or (None, "")))
+            return
+
+        def measure():
+            # type: () -> None
+            fetch = found
+            if connecting is not None:
+                fetch = self._observed(connecting, stopped, options) or found
+            if fetch is None and spot is not None:
+                self.failed("threads", "", spot=spot)
+                return
+            self._note_bystanders()
+            self.measure(*(fetch or (None, "")))
+
+        stopped = choice.current()
+        self._pause = pause.Pause()
+        if connecting is not None:
+            self._arrived = []  # from now on: the probe's greenlet is not the next to run
+        self._pause.during(measure, stops=frame is not None)
+
+    def _observed(self, connecting, stopped, options):
+        # type: (fetchers.Connecting, Any, Dict[str, Any]) -> Optional[Tuple[Fetch, str]]
+        """Let the program's other greenlets go on until they connect; return the fetch that follows.
+
+        It is observed with which clients they do, while the one at whose connection the probe begins is
+        ``stopped``.
+        """
+        sleep, arrived = sys.modules["gevent.hub"].sleep, self._arrived or []
+        self._arrived = arrived
+        began, last = clocks.clock(), _idle()
+        ends, latest = last + _OBSERVES, began + _OBSERVES * 10
+        while _idle() < ends and clocks.clock() < latest and len(arrived) < self.spec["requests"]:
+            count = len(arrived)
+            sleep(_LOOKS)
+            last = _idle() if len(arrived) > count else last
+            if arrived and _idle() - last > _QUIET:
+                break
+        self._arrived = None
+        self._note_sharing(connecting, sharing.stacks(arrived, (stopped, choice.current())), options)
+        found = connecting.fetch(options)
+        if found is not None or self._threads is not None:
+            self._unlike = None
+        return found
+
+    def _note_sharing(self, connecting, stacks, options):
+        # type: (fetchers.Connecting, List[Tuple[Any, bool]], Dict[str, Any]) -> None
+        """Note how many clients the program has, and what to measure, too, where that is not known."""
+        try:
+            connecting.look_at(stacks)
+        except Exception:  # what the application's objects raise; its own request must not fail of it
+            pass
+        self._sharing = connecting.sharing
+        self._second = connecting.with_own(options)
+
+    def _note_bystanders(self):
+        # type: () -> None
         greenlet = getattr(sys.modules.get("greenlet"), "greenlet", None)
         if greenlet is not None:
             # Not isinstance(): it reads __class__ of objects that load themselves when they are looked at.
             greenlets = [each for each in gc.get_objects() if issubclass(type(each), greenlet)]
             self._bystanders = [weakref.ref(each) for each in greenlets]
-        if choice.hub() is None:
-            self.measure(*(found or (None, "")))
-            return
-        self._pause = pause.Pause()
-        self._pause.during(lambda: self.measure(*(found or (None, ""))), stops=frame is not None)
-
-    def _note_many(self, many):
-        # type: (int) -> None
-        self._many = many
 
     def _go_on(self):
         # type: () -> None
         if self._pause is not None:
             self._pause.end()
+
+
+def _idle():
+    # type: () -> float
+    """Return a time that does not pass while the process computes: clients make TLS contexts."""
+    return clocks.clock() - clocks.cpu()
 
 
 def _in_ssl(error):

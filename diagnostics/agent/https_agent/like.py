@@ -28,7 +28,7 @@ class Seen(object):
 
     ``url``: the one that is sent to; ``asked``: the URL or path that the application gave to its session;
     ``plain``: it called ``requests.get`` or the like, which makes a session for each request; ``many``: how
-    many clients like it the application has for its greenlets (``sharing``); ``own``: not only its adapter.
+    many copies are made, in turn (``sharing``); ``own``: each has locks of its own.
     """
 
     def __init__(self, frame):
@@ -45,37 +45,20 @@ class Seen(object):
             self._look_at(frame)
             frame = frame.f_back
 
-    def look_who_else_knows(self, other=None):
-        # type: (Any) -> None
-        """Set ``many`` for the client in the current greenlet's stack, ``other`` where it has none here."""
-        if self.plain:
-            return
-        client = None
-        for each in (other, self.pool, self.manager, self.session):
-            client = each if each is not None else client
-        if client is None:
-            return
-        self.many = sharing.clients_like(client, (self, vars(self)))
-        self.own = self.many > 1
-        if self.session is not None and self.adapter is not None:
-            self._look_at_adapters()
+    def levels(self, other=None):
+        # type: (Any) -> Dict[str, Any]
+        """Return what the client consists of, nothing where one is made for each request.
 
-    def _look_at_adapters(self):
-        # type: () -> None
-        """Reduce ``many`` where the session's adapter is of several; raise it where it has several."""
-        adapters, manager = self.session.adapters, getattr(self.adapter, "poolmanager", None)
-        alike = dict(
-            (id(each), prefix)
-            for prefix, each in adapters.items()
-            if type(each) is type(self.adapter) and prefix not in ("https://", "http://")
-        )
-        for each in (self.adapter, manager):
-            if self.many > 1 and each is not None:
-                self.many = min(self.many, sharing.clients_like(each, (self, vars(self), adapters)))
-        self.own = self.many > 1
-        if self.many == 1 and id(self.adapter) in alike:
-            # One for each of several servers, or of their paths.
-            self.many = len(alike)
+        ``other``: the client where it is none of requests' or urllib3's.
+        """
+        if self.plain:
+            return {}
+        found = dict(session=self.session, adapter=self.adapter, manager=self.manager, pool=self.pool)
+        if other is not None and not any(each is not None for each in found.values()):
+            transport = getattr(other, "_transport", None)
+            pool = getattr(transport, "_pool", None) or getattr(other, "_connection_pool", None)
+            return {"other": other, "transport": transport, "pool": pool}
+        return found
 
     def _look_at(self, frame):
         # type: (Any) -> None

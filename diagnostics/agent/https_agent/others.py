@@ -45,7 +45,8 @@ def like(own, options, many=1):
     """Return a fetch that does the same as the client ``own``, or ``many`` like it, and its name."""
     if _kind(own) == "httpx":
         locks = sharing.locks_of(own, many > 1)
-        give = in_turn(lambda: _httpx_like(own, options, locks()), many)
+        model = _httpx_model(own)  # the application may close its client before the last copy is made
+        give = in_turn(lambda: _httpx_like(model, options, locks()), many)
         return _as_httpx(give, options), "httpx.Client"
     pool = own._connection_pool
     context = _trusting(getattr(pool, "ssl_context", None), options)
@@ -100,6 +101,16 @@ def as_opener(opener, options):
         opener.open(url, timeout=options["limit"]).read()
 
     return fetch
+
+
+def _httpx_model(own):
+    # type: (Any) -> Any
+    """Return a copy of the client ``own`` that is not closed."""
+    made = copy.copy(own)
+    states = type(getattr(made, "_state", None))  # type: Any
+    if hasattr(states, "UNOPENED"):
+        made._state = states.UNOPENED
+    return made
 
 
 def _httpx_like(own, options, locks):

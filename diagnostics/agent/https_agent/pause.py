@@ -25,7 +25,8 @@ class Pause(object):
         self._gevent = gevent
         self._over = Event()
         self._hub = choice.hub()
-        self._probe = None  # type: Any
+        self._done = Event()  # the probe has ended
+        self._probe = None  # type: Any  # the greenlet that probes
 
     def during(self, measure, stops):
         # type: (Callable[[], None], bool) -> None
@@ -33,12 +34,6 @@ class Pause(object):
 
         Otherwise return when it has returned.
         """
-        if not stops:
-            try:
-                measure()
-            finally:
-                self._over.set()
-            return
 
         def run():
             # type: () -> None
@@ -46,10 +41,15 @@ class Pause(object):
                 measure()
             finally:
                 self._over.set()
+                self._done.set()
 
+        if not stops:
+            self._probe = choice.current()
+            run()
+            return
         self._probe = self._gevent.spawn(run)
         self._over.wait()
-        if not self._probe.ready():
+        if not self._done.is_set():
             self._let_end_before_threads()
 
     def wait(self, limit):
@@ -66,8 +66,8 @@ class Pause(object):
     def let_end(self):
         # type: () -> None
         """Return when the probe has ended, called where the program ends meanwhile."""
-        if self._probe is not None and choice.hub() is self._hub and choice.current() is not self._probe:
-            self._probe.join()
+        if choice.hub() is self._hub and choice.current() is not self._probe:
+            self._done.wait()
 
     def _let_end_before_threads(self):
         # type: () -> None

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 
 _LOOK_EVERY = 0.02
 _LOOK_AT = 50  # greenlets
+_STARTED = 20  # greenlets, of which each started the next
 _REPEATS = 3
 _ERRORS = 5  # maximum that is reported with text and stack
 _WAITS = 0.5  # seconds without a connection after which the first request is said to wait for the program
+_OVERLAP = 1.5  # delays that all requests take at most where they did not wait for each other
 _STUCK = 5.0  # seconds without the hub, beyond the time that all requests take one by one
 
 
@@ -131,6 +133,20 @@ class Probe(object):
             if (slope < 1.5 and not far) or 0.7 * count < slope < 1.4 * count or last["errors"]:
                 break
 
+    def began(self, greenlet):
+        # type: (Any) -> bool
+        """Return whether the probe started ``greenlet``, itself or by others, or that is unknown."""
+        for _ in range(_STARTED):
+            if greenlet in self.greenlets:
+                return True
+            start = getattr(greenlet, "spawning_greenlet", None)
+            if start is None:
+                return True  # a greenlet of an older gevent, or none of gevent's
+            greenlet = start()
+            if greenlet is None:
+                return True
+        return False
+
     def _joined(self, seconds):
         # type: (float) -> bool
         """Return whether all requests of the round end within ``seconds``."""
@@ -236,6 +252,24 @@ class Probe(object):
             ],
         )
         return result
+
+
+def overlapped(result, spec):
+    # type: (Dict[str, Any], Dict[str, Any]) -> bool
+    """Return whether the requests plainly did not wait for each other."""
+    rounds, count, delay = result["rounds"], spec["requests"], spec["delay"]
+    if spec["fixed"]:
+        single = min([each["wall"] for each in rounds[1:3]] or [0.0])
+        return bool(rounds) and rounds[-1]["wall"] < _OVERLAP * single
+    if any(each["seconds"] - each["cpu"] > delay for each in result["held"]):
+        return False
+    grown = []
+    for number in range(1, len(rounds)):
+        before, after = rounds[number - 1], rounds[number]
+        if after["requests"] == count and after["delay"] and not before["delay"]:
+            grown.append((after["wall"] - after["ready"] - before["wall"] + before["ready"]) / delay)
+    taken = [each["wall"] - each["cpu"] - each["ready"] for each in rounds if each["delay"]]
+    return bool(grown) and min(grown) < _OVERLAP and min(taken) < (1 + (count - 1) / 3.0) * delay
 
 
 def _gevent():

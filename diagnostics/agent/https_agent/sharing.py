@@ -1,14 +1,18 @@
-"""Find out for how many of its greenlets the program has a client: from what refers to it.
+"""Find out for how many of its greenlets the program has a client: from where they are when one connects.
 
 Many programs make a client for each call, greenlet or worker. In a probe whose greenlets all go through one
-copy of it they would wait for its only connection, or its lock, as no two greenlets of the program do.
+copy of it they would wait for its only connection, or its lock, as no two greenlets of the program do. What
+refers to a client does not say which it is: a registry is filled as clients are needed, a weak reference is
+not seen, and a job may share its client with greenlets that it starts later. So two greenlets have to be
+seen with clients of their own, or with the same. Where only one is, both ways are measured.
 """
 
 import gc
+import os
 import sys
-from types import BuiltinMethodType, FrameType, MethodType, ModuleType
+from types import BuiltinMethodType, FrameType, FunctionType, MethodType, ModuleType
 
-from . import choice
+from . import frames, https_inspection
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,157 +20,217 @@ if TYPE_CHECKING:
 
 MANY = 1000  # one for each greenlet
 OPTIMIZED = 1  # a flag of code whose locals are its own: of a function
-_LEVELS = 16
-_OBJECTS = 3000
-_CONTAINERS = ("list", "tuple", "dict", "OrderedDict", "set", "frozenset", "deque", "defaultdict")
-_OF_A_GREENLET = ("_localimpl_dict_entry",)  # of gevent.local
+SHARED, OWN, UNCLEAR = "shared", "own", "unclear"
+_GREENLETS = 100  # that are looked at
+_OBJECTS = 20000
+_DEPTH = 5
+_HEAP_TYPE = 1 << 9  # a flag of a class that is made by a statement
+_PLAIN = (dict, list, tuple, set, frozenset)
+_OF_QUEUES = ("queue.py", "Queue.py")
+_OF_WAITING = ("threading.py", "thread.py", "lock.py", "lock.pyx", "_semaphore.py") + _OF_QUEUES
 _OF_LOCKS = ("gevent", "threading")
 
 
-def clients_like(client, besides=()):
-    # type: (Any, Tuple[Any, ...]) -> int
-    """Return how many clients like ``client`` the program has for its greenlets: 1 where they share it.
+class Sighting(object):
+    """A greenlet with a client in its stack.
 
-    It is ``MANY`` where only the current greenlet knows it: its frames, what it was started with, its
-    local data. It is the number of those in a container, of ten workers with one each, for example. What
-    else refers to it is followed up to a module, a class or another greenlet. ``besides`` does not count.
-
-    This goes through all objects of the process, once for each level.
+    ``levels``: what the client consists of, by name: its session, its pool, for example; ``connects``: it
+    has come to a connection.
     """
-    return _Search(besides).up_from(client)
 
+    def __init__(self, levels, frame, connects):
+        # type: (Dict[str, Any], Optional[FrameType], bool) -> None
+        self.levels = dict((name, each) for name, each in levels.items() if each is not None)
+        self.locks = set()  # type: Set[int]
+        for each in self.levels.values():
+            self.locks.update(
+                id(value) for value in getattr(each, "__dict__", {}).values() if _is_lock(value)
+            )
+        own = _user_frame(frame)
+        self.code = own.f_code if own is not None else None
+        self.variables = set()  # type: Set[str]  # that have the client
+        if own is not None and own.f_code.co_flags & OPTIMIZED:
+            clients = list(self.levels.values())
+            for name, value in own.f_locals.items():
+                if any(value is each for each in clients):
+                    self.variables.add(name)
+        self.connects = connects
 
-class _Search(object):
-    def __init__(self, besides):
-        # type: (Tuple[Any, ...]) -> None
-        self._ours = set(id(each) for each in besides)  # what is not followed
-        self._ours.add(id(besides))
-        self._of_others = set()  # type: Set[int]  # local variables of other greenlets
-        self._others = set()  # type: Set[int]  # frames of other greenlets
-        self._modules = set(
-            id(vars(each)) for each in list(sys.modules.values()) if type(each) is ModuleType
-        )
-        self._greenlet = getattr(sys.modules.get("greenlet"), "greenlet", ())  # type: Any
-        self._current = choice.current()
-        threading = sys.modules.get("threading")  # type: Any
-        ident = getattr(threading, "get_ident", None) or getattr(threading, "_get_ident", None)
-        self._thread = threading._active.get(ident()) if ident is not None else None
-        frame = sys._getframe()  # type: Optional[FrameType]
-        while frame is not None:
-            self._ours.add(id(frame))
-            if frame.f_code.co_flags & OPTIMIZED:  # elsewhere the locals are those of a module or a class
-                self._ours.add(id(frame.f_locals))
-            frame = frame.f_back
-        for each in gc.get_objects():
-            if issubclass(type(each), self._greenlet) and each is not self._current:
-                self._look_into(each.gr_frame)
+    def shares(self, name, other):
+        # type: (str, Sighting) -> bool
+        """Return whether the two have the same at the level ``name``."""
+        own = self.levels.get(name)
+        return own is not None and own is other.levels.get(name)
 
-    def _look_into(self, frame):
-        # type: (Optional[FrameType]) -> None
-        """Note what ``frame`` and its callers know; a running or stopped one is not among the referrers."""
-        while frame is not None:
-            self._others.add(id(frame))
-            if frame.f_code.co_flags & OPTIMIZED:
-                self._of_others.update(id(value) for value in frame.f_locals.values())
-            frame = frame.f_back
-
-    def up_from(self, client):
-        # type: (Any) -> int
-        """Return the least number on any way up."""
-        # For each object that leads to the client: how many like it there are, the same if it is the
-        # dictionary of an object, and the type of what it has.
-        self._reached = {id(client): (1, 1, None)}  # type: Dict[int, Tuple[int, int, Any]]
-        self._least = 1 if id(client) in self._of_others else MANY
-        level, kept = [client], [client]  # an id is valid as long as the object is kept
-        # These lists refer to what they have, too.
-        self._ours.update((id(kept), id(vars(self)), id(self._reached)))
-        for _ in range(_LEVELS):
-            self._ours.add(id(level))
-            level = self._above(level)
-            if self._least == 1 or not level:
-                return self._least
-            if len(kept) > _OBJECTS:
-                break
-            kept.extend(level)
-        return 1
-
-    def _above(self, level):
-        # type: (List[Any]) -> List[Any]
-        """Return what refers to the objects of ``level``, without what is not followed."""
-        above, within = [], dict((id(each), each) for each in level)  # type: List[Any], Dict[int, Any]
-        passed = tuple(level)  # from Python 3.13 on, the call has another tuple beside this one
-        self._ours.update((id(above), id(within), id(passed)))
-        for each in gc.get_referrers(*passed):
-            if id(each) in self._ours or id(each) in self._reached or self._is_of_this_greenlet(each):
-                continue
-            below = [within[key] for key in set(map(id, gc.get_referents(each))) if key in within]
-            if not below:
-                continue
-            ways = [_from(each, child, self._reached) for child in below]
-            if self._is_of_all(each):
-                self._least = min([self._least] + ways)
-                continue
-            number = max(ways + [_alike(each, below, self._reached)])
-            kind = self._reached[id(below[0])][2] if _is_of(below[0], each) else type(below[0])
-            self._reached[id(each)] = number, max(ways), kind
-            if id(each) in self._of_others:
-                self._least = min(self._least, number)
-            above.append(each)
-        return above
-
-    def _is_of_this_greenlet(self, each):
-        # type: (Any) -> bool
-        return each is self._current or each is self._thread or type(each).__name__ in _OF_A_GREENLET
-
-    def _is_of_all(self, each):
-        # type: (Any) -> bool
-        """Return whether other greenlets know ``each``: it is of a module, a class or one of them."""
-        kind = type(each)
-        if issubclass(kind, dict):
-            return id(each) in self._modules or dict.__contains__(each, "__builtins__")
-        if kind is FrameType:
-            return id(each) in self._others
-        return issubclass(kind, (type, ModuleType, self._greenlet)) or kind.__name__ == "classobj"
-
-
-def _is_of(found, own):
-    # type: (Any, Any) -> bool
-    """Return whether ``found`` is the dictionary of the object ``own``."""
-    if type(found) is not dict:
-        return False
-    try:
-        return object.__getattribute__(own, "__dict__") is found
-    except Exception:  # whatever a property of that name raises
-        return False
-
-
-def _from(each, child, reached):
-    # type: (Any, Any, Dict[int, Tuple[int, int, Any]]) -> int
-    number, inside, _ = reached[id(child)]
-    return inside if _is_of(child, each) else number
-
-
-def _alike(each, below, reached):
-    # type: (Any, List[Any], Dict[int, Tuple[int, int, Any]]) -> int
-    """Return how many clients the container ``each`` has for those of ``below`` that lead to this one."""
-    if type(each).__name__ not in _CONTAINERS:
-        return 1
-    kind, has = type(below[0]), reached[id(below[0])][2]
-    same = dict((id(value), value) for value in gc.get_referents(each) if type(value) is kind)
-    if has is not None:
-        same = dict((key, value) for key, value in same.items() if _has(value, has))
-    # Ten workers that know one session have one.
-    return len(same) // max(1, sum(id(child) in same for child in below))
-
-
-def _has(value, kind):
-    # type: (Any, Any) -> bool
-    for each in gc.get_referents(value):
-        if type(each) is kind:
+    def waits_with(self, other):
+        # type: (Sighting) -> bool
+        """Return whether the two take turns where the client lets one through at a time."""
+        if self.locks & other.locks:
             return True
-        if type(each) is dict and any(type(other) is kind for other in gc.get_referents(each)):
-            return True
+        if "pool" in self.levels and "pool" in other.levels:
+            return self.shares("pool", other)
+        return any(self.shares(name, other) for name in self.levels)
+
+
+class Sharing(object):
+    """What is known of a client: ``many`` copies of it are to be measured.
+
+    ``own``: each has locks of its own; ``evidence``: SHARED, OWN or UNCLEAR; ``seen``: how many greenlets
+    were seen with a client; ``waiting``: where others wait that are in the same function, without one.
+    """
+
+    def __init__(self, many, own, evidence, seen):
+        # type: (int, bool, str, int) -> None
+        self.many, self.own, self.evidence, self.seen = many, own, evidence, seen
+        self.waiting = []  # type: List[frames.Spot]
+
+
+def judged(first, others):
+    # type: (Sighting, List[Sighting]) -> Sharing
+    """Return for how many greenlets there is a client like that of ``first``, which connects.
+
+    Others that call from elsewhere and share nothing with it are no evidence: they may have a client for
+    another purpose.
+    """
+    seen = [first]
+    seen += [each for each in others if each.code is first.code or first.waits_with(each)]
+    groups = _groups(seen)
+    number, largest = len(seen), max(len(each) for each in groups)
+    if number == 1:
+        return Sharing(1, False, SHARED if _is_known_to_all(first) else UNCLEAR, 1)
+    apart = not any(first.shares(name, each) for name in first.levels for each in seen[1:])
+    if largest == 1:
+        connecting = sum(each.connects for each in seen)
+        if apart and connecting > 1:
+            return Sharing(MANY, True, OWN, number)
+        # One session may have a pool for each host, or for each prefix.
+        return Sharing(1 if apart else connecting, False, UNCLEAR, number)
+    if len(groups[0]) == 1:
+        return Sharing(1, False, UNCLEAR, number)  # the one that is at the connection is the exception
+    # The greenlets that take turns at one client: as many as at each copy in the probe.
+    many = number // largest
+    return Sharing(many, many > 1 and len(_different(seen)) > 1, SHARED, number)
+
+
+def waiting(first, frame):
+    # type: (Sighting, FrameType) -> Optional[frames.Spot]
+    """Return where a greenlet in ``frame`` waits for a lock or a client in the function of ``first``.
+
+    One that waits in a queue waits for work, unless ``first`` has its client in a variable that is not set.
+    """
+    outer = _user_frame(frame)
+    if outer is None or outer.f_code is not first.code:
+        return None
+    within, called, file = True, "", ""
+    inner = frame  # type: Any
+    while inner is not outer:
+        called, file = inner.f_code.co_name, os.path.basename(inner.f_code.co_filename)
+        within = within and file in _OF_WAITING
+        inner = inner.f_back
+    if not within:
+        return None
+    # gevent's own locks and queues have no frames.
+    locked = called in ("acquire", "__enter__")
+    lent = (
+        (not called or file in _OF_QUEUES) and first.variables and not first.variables & set(outer.f_locals)
+    )
+    return frames.user(outer) if locked or lent else None
+
+
+def _groups(seen):
+    # type: (List[Sighting]) -> List[List[Sighting]]
+    """Return the sightings by those that take turns, that of the first one first."""
+    groups = []  # type: List[List[Sighting]]
+    for each in seen:
+        with_it = [group for group in groups if any(each.waits_with(other) for other in group)]
+        if not with_it:
+            groups.append([each])
+            continue
+        with_it[0].append(each)
+        for group in with_it[1:]:
+            with_it[0].extend(group)
+            groups.remove(group)
+    return groups
+
+
+def _different(seen):
+    # type: (List[Sighting]) -> Set[int]
+    return set(id(each.levels.get("session") or each.levels.get("other")) for each in seen)
+
+
+def _user_frame(frame):
+    # type: (Optional[FrameType]) -> Optional[FrameType]
+    """Return the innermost frame of the user's in the stack of ``frame``."""
+    while frame is not None and not frames.is_users(frame):
+        frame = frame.f_back
+    return frame
+
+
+def stacks(arrived, besides):
+    # type: (List[Any], Tuple[Any, ...]) -> List[Tuple[FrameType, bool]]
+    """Return where all greenlets but ``besides`` are, and whether each is one of ``arrived``."""
+    kind = getattr(sys.modules.get("greenlet"), "greenlet", None)  # type: Any
+    found = []
+    for each in gc.get_objects():
+        # Not isinstance(): it reads __class__ of objects that load themselves when they are looked at.
+        if not issubclass(type(each), kind) or any(each is other for other in besides):
+            continue
+        if each.gr_frame is not None:
+            found.append((each.gr_frame, any(each is other for other in arrived)))
+    return sorted(found, key=lambda pair: not pair[1])[:_GREENLETS]
+
+
+def _is_known_to_all(first):
+    # type: (Sighting) -> bool
+    """Return whether a module or a class of the user's has the client, as an attribute of its objects.
+
+    What is in a container is not counted: it may be the first of several.
+    """
+    wanted = set(id(each) for name, each in first.levels.items())
+    level, reached = [], set()  # type: List[Any], Set[int]
+    for name in list(sys.modules):
+        path = https_inspection.file_of(name)
+        if path and frames.kind_of_file(path) == "user":
+            level.extend(list(https_inspection.contents(name).values()))
+    for _ in range(_DEPTH):
+        above, level = level, []
+        for each in above:
+            if id(each) in reached:
+                continue
+            if id(each) in wanted:
+                return True
+            reached.add(id(each))
+            if len(reached) > _OBJECTS:
+                return False
+            level.extend(_attributes(each))
     return False
+
+
+def _attributes(own):
+    # type: (Any) -> List[Any]
+    """Return what ``own`` has as attributes: an object or a class of Python code, a function, a method."""
+    kind = type(own)  # type: Any
+    if kind is FunctionType or kind is MethodType or kind.__name__ in ("cell", "partial"):
+        found = gc.get_referents(own)
+        closure = getattr(own, "__closure__", None) if kind is FunctionType else None
+        return [each for each in found if type(each) not in _PLAIN] + list(closure or ())
+    if issubclass(kind, type):
+        return list(type.__getattribute__(own, "__dict__").values()) if own.__flags__ & _HEAP_TYPE else []
+    if issubclass(kind, _PLAIN + (ModuleType,)) or not kind.__flags__ & _HEAP_TYPE:
+        return []
+    try:
+        attributes = list(object.__getattribute__(own, "__dict__").values())
+    except Exception:  # it has slots, or whatever a property of that name raises
+        attributes = []
+    return attributes + [each for each in gc.get_referents(own) if type(each) not in _PLAIN]
+
+
+def _is_lock(value):
+    # type: (Any) -> bool
+    kind = type(value)  # type: Any
+    if not hasattr(kind, "acquire") or not hasattr(kind, "release"):
+        return False
+    return str(kind.__module__).partition(".")[0] in _OF_LOCKS
 
 
 def locks_of(own, new=True):
@@ -180,9 +244,7 @@ def locks_of(own, new=True):
     attributes = getattr(own, "__dict__", {}) if new else {}  # type: Dict[str, Any]
     for name, value in list(attributes.items()):
         kind = type(value)  # type: Any
-        if not hasattr(kind, "acquire") or not hasattr(kind, "release"):
-            continue
-        if str(kind.__module__).partition(".")[0] not in _OF_LOCKS or not _is_of_one(value, own):
+        if not _is_lock(value) or not _is_of_one(value, own):
             continue
         many = getattr(value, "_value", None) or getattr(value, "counter", None) or 1
         kinds[name] = kind, (many,) if "Semaphore" in kind.__name__ else ()
@@ -205,7 +267,7 @@ def _is_of_one(lock, own):
 
 def _is_copy(each, attributes):
     # type: (Any, Dict[str, Any]) -> bool
-    """Return whether ``each`` is of ``locks_of`` or ``up_from``: the local variables of a frame."""
+    """Return whether ``each`` is of ``locks_of``: the local variables of a frame."""
     frame = sys._getframe()  # type: Optional[FrameType]
     while frame is not None:
         if frame.f_code.co_flags & OPTIMIZED and each is frame.f_locals:

@@ -68,6 +68,9 @@ COVERED = {
         "client_for_each/one adapter",
         "client_of_one_host/pool",
         "pool_of_one_urllib3",
+        "who_shares_the_client/adapters",
+        "who_shares_the_client/frozen",
+        "who_shares_the_client/transport",
     },
     "pyopenssl-own-context": {"client_of_one_host/context"},  # adapter_of_pyopenssl
     "pyopenssl-unpatched-select": {  # grequests_injected

@@ -1,0 +1,81 @@
+"""Settle which of two measurements counts: with one client for all greenlets, and with one for each. Pure.
+
+The agent measures both where it has not seen which of them the program has, and the first does not show
+that requests are concurrent even so. Where they disagree, there is no verdict.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from diagnostics.errors import ProbeError
+from diagnostics.evidence import Case
+from diagnostics.model import Observation, Question
+from diagnostics.verdict import judge, least_slope
+
+__all__ = ["settled", "shown", "unlike"]
+
+_ADVICE = "name a fetch that its greenlets call: --app MODULE:CALLABLE"
+_TURNS = ("own-lock", "pool-of-one")  # causes that are of a client
+_SOME = 3  # greenlets that wait; fewer may be on the way
+_SHOWN = {"concurrent": "concurrent", "serialized": "serialized", "error": "without a response"}
+
+
+def settled(question: Question, seen: Observation) -> Observation:
+    """Return ``seen`` as it is where both measurements agree; raise ProbeError where they do not."""
+    other = seen.result.get("other")
+    if other is None:
+        return seen
+    one = judge(question, seen).verdict
+    each = judge(question, replace(seen, result={**seen.result, **other})).verdict
+    if one == each:
+        return seen
+    raise ProbeError(
+        f"{question.target.shown}: no verdict: with {_number(seen)} HTTPS is {_SHOWN[one]},"
+        f" with one for each it is {_SHOWN[each]}, and it was not seen which of them the program has;"
+        f" {_ADVICE}"
+    )
+
+
+def unlike(case: Case, cause: str) -> str:
+    """Return how the program was seen to be other than what was measured, and what to do; "" if it was not.
+
+    The copies of a client share what two of the program's clients may have one each of: a lock in an object
+    of theirs. What the program does around its calls is not measured at all.
+    """
+    sharing = case.observation.result.get("sharing") or {"evidence": "", "seen": 0, "waiting": []}
+    seen, held = sharing["seen"], sharing["waiting"]
+    verdict = case.judgement.verdict
+    if verdict == "serialized" and sharing["evidence"] == "own" and cause in _TURNS:
+        return (
+            f"no verdict: {seen} greenlets were seen at once, each with a client of its own, and copies"
+            f" of it wait for each other: they share what the clients do not; {_ADVICE}"
+        )
+    through = (seen + len(held)) / max(1, seen)
+    if verdict == "concurrent" and len(held) >= _SOME and through >= least_slope(seen + len(held)):
+        return (
+            f"no verdict: through the client HTTPS is concurrent, but {len(held)} greenlets waited at"
+            f" {case.where(held[0])} while {seen} used one; {_ADVICE}"
+        )
+    return ""
+
+
+def shown(seen: Observation) -> str:
+    """Return how many clients were measured, and why so many; "" for one that is shared."""
+    sharing = seen.result.get("sharing") or {"many": 1, "seen": 0}
+    if "other" in seen.result:
+        return (
+            f"it was not seen whether greenlets share the client: measured with {_number(seen)},"
+            " and with one for each"
+        )
+    if sharing["many"] == 1:
+        return ""
+    who = f"{sharing['seen']} greenlets were seen"
+    if sharing["evidence"] == "own":
+        return f"{who}, each with a client of its own: measured with one for each request"
+    return f"{who} with {sharing['many']} clients: measured with as many, in turn"
+
+
+def _number(seen: Observation) -> str:
+    many = seen.result["sharing"]["many"]
+    return "one client for all greenlets" if many == 1 else f"{many} clients in turn"
