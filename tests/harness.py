@@ -11,6 +11,8 @@ import itertools
 import json
 import os
 import select
+import shlex
+import shutil
 import signal
 import ssl
 import subprocess
@@ -83,6 +85,28 @@ def environment(**extra: str) -> dict[str, str]:
 def command(*args: object) -> list[str]:
     """Return the argv of ``python -m downloader …``."""
     return [sys.executable, "-m", "downloader", *map(str, args)]
+
+
+def run_behind_mount(mount: str, *args: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run the command line in a mount namespace of its own, after the shell command ``mount``.
+
+    The test is skipped where that cannot be done.
+    """
+    if os.geteuid() or shutil.which("unshare") is None:
+        pytest.skip("only root can mount")
+    script = f"{mount} && exec {shlex.join(command(*args))}"
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", script],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        **options,
+    )
+    if "mount:" in done.stderr:
+        pytest.skip(done.stderr.strip())
+    return done
 
 
 @dataclass
@@ -194,6 +218,13 @@ def stored(root: Path) -> dict[str, bytes]:
         for path in root.rglob("*")
         if path.is_file() and ".downloader" not in path.parts
     }
+
+
+def report_with(done: subprocess.CompletedProcess[str], code: int = 0) -> dict[str, Any]:
+    """Return the report that ``done`` printed, which must have ended with ``code``."""
+    assert done.returncode == code, done.stdout + done.stderr
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
 
 
 def report_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:

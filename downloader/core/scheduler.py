@@ -339,9 +339,7 @@ class Scheduler(Generic[J]):
         self.active -= 1
         self._alone = False  # a suspect has the only slot in use
         if host is not None:
-            host.active -= 1
-            if host.queue or host.guests:
-                self._list(host)
+            self.leave(host)
 
     # A request that is redirected takes its slot along, from one host to another.
 
@@ -456,13 +454,13 @@ class Scheduler(Generic[J]):
         self.stalled(host)
         return True
 
-    def went_silent(self, host: Host, began: float, now: float) -> None:
+    def went_silent(self, host: Host, began: float) -> None:
         """Record that a request to ``host``, sent at ``began``, took too long.
 
         Where nothing was answered meanwhile, its jobs are started as before, but do not count as work that
         is there to be started, so that those of others are asked for.
         """
-        host.silent = now
+        host.silent = True
         if host.answered <= began:
             self._rest(host)
             self.stalled(host)

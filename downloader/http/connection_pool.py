@@ -56,9 +56,8 @@ SLOW_TO_OPEN = 0.25
 # It is as many times what connections took to open. Where the CPU is the limit, handshakes are slow, and
 # those that are begun in the place of others make all slower.
 _TIMES_USUAL, _LONGEST_SLOT = 4, 2.0
-_MOST_MACHINES = (
-    8  # behind a name, of which each may fail in its own way: a name server may name any number
-)
+# Behind a name, of which each may fail in its own way: a name server may name any number.
+_MOST_MACHINES = 8
 _TUNNEL_OPEN = range(200, 300)
 _CUT = "the connection was cut in the TLS handshake"
 

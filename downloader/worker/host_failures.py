@@ -76,9 +76,8 @@ class HostFailures:
         Of a host that has never answered the first ones count only, until a request has ended in silence:
         the kernel accepts connections for a process that hangs.
         """
-        if (host.answered or not host.silent) and (now := monotonic()) - host.noted > NOTE_EVERY:
-            host.noted = now
-            self._reached.note(host.key, now)
+        if host.answered or not host.silent:
+            self.reached(host, monotonic())
 
     def make_room(self, wanted: HostCrowded) -> None:
         """Close the connections to a host that are not used, since another worker waits for one."""
@@ -166,7 +165,7 @@ class HostFailures:
         if blame is Blame.EITHER:
             self.reached(host, now)
         elif blame is Blame.NEITHER:
-            self._schedule.went_silent(host, began, now)
+            self._schedule.went_silent(host, began)
         elif blame is Blame.HOST:
             if not trouble.unreached:
                 trouble.unreached_since = began

@@ -32,9 +32,8 @@ class Mirrors:
     """The choice of a mirror for the files of a worker that have some, by when it may be requested.
 
     ``fetching``: the tasks of the requests client, by greenlet. ``gate`` has the robots.txt, None without
-    --robots. ``admit`` schedules a task at a URL that is new.
-    ``spawn`` calls a function in the background, which gives an error to ``fatal``. ``wake`` is called when
-    tasks may start that could not before.
+    --robots. ``admit`` schedules a task at a URL that is new. ``spawn`` calls a function in the background,
+    which gives an error to ``fatal``. ``wake`` is called when tasks may start that could not before.
     """
 
     def __init__(

@@ -60,7 +60,7 @@ class SlowRequests:
             openings = self._pipelined.census.openings if chosen else {}
             for each in chosen:
                 if not (each.received or each.key in openings):
-                    schedule.went_silent(each.job.host, each.since, now)
+                    schedule.went_silent(each.job.host, each.since)
                 self._preempt(each)
 
     def _held(self) -> list[Held]:

@@ -13,19 +13,13 @@ from typing import Any
 
 import pytest
 from checker import agree
-from harness import Job
+from harness import Job, report_with
 from servers import Request, Server, Until, ok
 
 ONE = ("--workers", 1, "--pipeline", "off", "--connections", 1, "--json")
 EDITED = "mine, edited"
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 Start = Callable[..., Job]
-
-
-def report_of(done: subprocess.CompletedProcess[str], code: int = 0) -> dict[str, Any]:
-    assert done.returncode == code, done.stdout + done.stderr
-    report: dict[str, Any] = json.loads(done.stdout)
-    return report
 
 
 def list_of(server: Server, path: Path, *names: str) -> Path:
@@ -46,13 +40,13 @@ def test_kept_file_is_edited(run_downloader: Run, tmp_path: Path, text: str, the
     kept(dest, text)
     with Server(routes={"/a": ok(b"a of the server"), "/b": ok(b"b")}) as server:
         argv = (list_of(server, tmp_path / "l.csv", "a", "b"), "-o", dest, "--existing", "keep", *ONE)
-        report = report_of(run_downloader(*argv))
+        report = report_with(run_downloader(*argv))
         assert (report["stored"], report["skipped"]) == (1, 1)
         for edited in (EDITED, f"{EDITED} again"):
             (dest / "a").write_text(edited)
             if "verify" in then:
                 assert "damaged: a\n" in run_downloader("verify", dest).stdout
-            report = report_of(run_downloader(*argv, *(["--relist"] if "relist" in then else [])))
+            report = report_with(run_downloader(*argv, *(["--relist"] if "relist" in then else [])))
             assert (report["replaced"], report["failed"]) == (0, 0)
             assert (dest / "a").read_text() == edited
             assert run_downloader("verify", dest).returncode == 0
@@ -67,10 +61,10 @@ def test_existing_decides_about_a_kept_file_that_was_edited(
     kept(dest, "a of the server")
     with Server(routes={"/a": ok(b"a of the server")}) as server:
         argv = (list_of(server, tmp_path / "l.csv", "a"), "-o", dest, *ONE)
-        assert report_of(run_downloader(*argv, "--existing", "keep"))["skipped"] == 1
+        assert report_with(run_downloader(*argv, "--existing", "keep"))["skipped"] == 1
         (dest / "a").write_text(EDITED)
         assert run_downloader("verify", dest).returncode == 1
-        report = report_of(run_downloader(*argv, "--existing", existing), int(existing == "fail"))
+        report = report_with(run_downloader(*argv, "--existing", existing), int(existing == "fail"))
         if existing == "fail":
             assert report["failed_by_error"] == {"file-exists": 1}
             assert (dest / "a").read_text() == EDITED
@@ -86,11 +80,11 @@ def test_kept_file_that_was_removed_is_fetched_and_is_the_items_own(
     kept(dest, "mine")
     with Server(routes={"/a": ok(b"a of the server")}) as server:
         argv = (list_of(server, tmp_path / "l.csv", "a"), "-o", dest, "--existing", "keep", *ONE)
-        report_of(run_downloader(*argv))
+        report_with(run_downloader(*argv))
         for damage in (lambda path: path.unlink(), lambda path: path.write_text("?")):
             damage(dest / "a")
             assert run_downloader("verify", dest).returncode == 1
-            report = report_of(run_downloader(*argv))
+            report = report_with(run_downloader(*argv))
             assert (report["stored"], report["replaced"]) == (1, 0)
             assert (dest / "a").read_text() == "a of the server"
 
@@ -124,7 +118,7 @@ def test_kept_file_is_edited_after_a_kill(run_downloader: Run, start: Start, tmp
         job.alone()
         (dest / "a").write_text(EDITED)
         gate.open()
-        report = report_of(run_downloader(*argv))
+        report = report_with(run_downloader(*argv))
         assert (report["replaced"], report["failed"]) == (0, 0)
         assert (dest / "a").read_text() == EDITED
         assert run_downloader("verify", dest).returncode == 0

@@ -7,8 +7,6 @@ import json
 import os
 import pty
 import select
-import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,8 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
 
-import pytest
-from harness import command, environment
+from harness import command, environment, run_behind_mount
 from servers import Request, Server, Step, Until, ok, status
 
 FILES = 40
@@ -135,21 +132,7 @@ def test_a_terminal_that_goes_away_does_not_end_a_run(tmp_path: Path) -> None:
 
 def test_root_directory_without_dev_null(tmp_path: Path) -> None:
     """As in a chroot or a container that was made by hand: one line says what is missing."""
-    argv = command("-", "-o", tmp_path / "d")
-    script = f"mount -t tmpfs none /dev && exec {shlex.join(argv)}"
-    if os.geteuid() or shutil.which("unshare") is None:
-        pytest.skip("only root can mount")
-    done = subprocess.run(
-        ["unshare", "-m", "sh", "-c", script],
-        env=environment(),
-        input="",
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    if "mount:" in done.stderr:
-        pytest.skip(done.stderr.strip())
+    done = run_behind_mount("mount -t tmpfs none /dev", "-", "-o", tmp_path / "d", input="")
     assert (done.returncode, done.stdout) == (4, "")
     assert done.stderr.startswith("downloader: error: /dev/null cannot be opened"), done.stderr
     assert done.stderr.count("\n") == 1

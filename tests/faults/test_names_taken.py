@@ -18,18 +18,12 @@ from typing import Any
 
 import pytest
 from checker import agree
-from harness import Job, command, environment, slow_but
+from harness import Job, command, environment, report_with, slow_but
 from servers import Request, Server, Step, Until, ok, status
 
 ONE = ("--workers", 1, "--json")
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 Start = Callable[..., Job]
-
-
-def report_of(done: subprocess.CompletedProcess[str], code: int = 0) -> dict[str, Any]:
-    assert done.returncode == code, done.stdout + done.stderr
-    report: dict[str, Any] = json.loads(done.stdout)
-    return report
 
 
 def other_bytes_each_time() -> Callable[[Request], Sequence[Step]]:
@@ -64,7 +58,7 @@ def test_damaged_file_is_recognized_as_the_items_own(
         damage(dest / "a")
         assert "damaged: a" in run_downloader("verify", dest).stdout
         gate.open()
-        report = report_of(run_downloader(*argv))
+        report = report_with(run_downloader(*argv))
         assert (report["stored"], report["replaced"]) == (2, 0)
         assert (dest / "a").read_bytes().startswith(b"body")
 
@@ -93,17 +87,17 @@ class Gate:
 def test_damaged_file_is_replaced_after_server_failures(run_downloader: Run, tmp_path: Path) -> None:
     dest = tmp_path / "d"
     with Server(files={"a": ok(b"one"), "b": ok(b"two")}) as server:
-        report_of(run_downloader(server.url, "-o", dest, *ONE))
+        report_with(run_downloader(server.url, "-o", dest, *ONE))
         damage(dest / "a")
         assert run_downloader("verify", dest).returncode == 1
         seen = still_damaged(run_downloader, dest, "a")
         assert (seen["checked"], seen["agree"]) == (1, 1)
         server.routes["/get/a"] = status(404)
-        failed = report_of(run_downloader(server.url, "-o", dest, *ONE), 1)
+        failed = report_with(run_downloader(server.url, "-o", dest, *ONE), 1)
         assert failed["failed_by_error"] == {"http-404": 1}
         assert run_downloader("verify", dest).returncode == 0  # what is stored agrees
         server.routes["/get/a"] = ok(b"one, new")
-        mended = report_of(run_downloader(server.url, "-o", dest, *ONE, "--retry-failed"))
+        mended = report_with(run_downloader(server.url, "-o", dest, *ONE, "--retry-failed"))
         assert (mended["stored"], mended["replaced"]) == (1, 0)
         assert (dest / "a").read_bytes() == b"one, new"
         assert run_downloader("verify", dest).returncode == 0
@@ -140,7 +134,7 @@ def test_damaged_file_of_an_interrupted_job_is_replaced(
     assert (said["failed"], said["stored"]) == (0, len(stored) - 1)
     assert said["pending"] == said["listed"] - said["stored"]
     gate.open()
-    report = report_of(run_downloader(changing.url, "-o", dest, *ONE))
+    report = report_with(run_downloader(changing.url, "-o", dest, *ONE))
     assert report["stored"] + report["skipped"] == 60
     agree(dest, 0, report)
 
@@ -189,7 +183,7 @@ def killed_behind_a_name(
         agree(dest, 0, report)
         return
     held = {path.name: path.read_bytes() for path in dest.glob("f*")}
-    report = report_of(run_downloader(changing.url, "-o", dest, *ONE))
+    report = report_with(run_downloader(changing.url, "-o", dest, *ONE))
     assert report["stored"] + report["skipped"] == 60
     assert {name: (dest / name).read_bytes() for name in held} == held  # none was fetched again
     agree(dest, 0, report)
@@ -228,13 +222,13 @@ def test_two_items_of_one_name_are_distinguished_in_every_run(run_downloader: Ru
     with Server(routes={"/x/a": ok(b"first"), "/y/a": ok(b"second")}) as server:
         (tmp_path / "urls.txt").write_text(f"{server.url}/x/a\n{server.url}/y/a\n")
         for _ in range(2):
-            report = report_of(run_downloader(tmp_path / "urls.txt", "-o", dest, *ONE), 1)
+            report = report_with(run_downloader(tmp_path / "urls.txt", "-o", dest, *ONE), 1)
             assert report["failed_by_error"] == {"name-taken": 1}
         first = (dest / "a").read_bytes()
         # The owner is damaged: it is replaced by its own bytes, not by those of the other.
         damage(dest / "a")
         assert run_downloader("verify", dest).returncode == 1
-        report_of(run_downloader(tmp_path / "urls.txt", "-o", dest, *ONE), 1)
+        report_with(run_downloader(tmp_path / "urls.txt", "-o", dest, *ONE), 1)
         assert (dest / "a").read_bytes() == first
 
 
@@ -266,7 +260,7 @@ def test_user_file_is_kept_and_not_requested(run_downloader: Run, tmp_path: Path
     dest = tmp_path / "d"
     mine(dest / "x")
     with Server(files={"x": ok(b"theirs"), "y": ok(b"y")}) as server:
-        report = report_of(run_downloader(server.url, "-o", dest, *ONE, "--existing", "keep"))
+        report = report_with(run_downloader(server.url, "-o", dest, *ONE, "--existing", "keep"))
         assert (report["stored"], report["skipped"], report["replaced"]) == (1, 1, 0)
         assert server.count("/get/x") == 0
     assert (dest / "x").read_text() == "mine\n"
@@ -278,11 +272,11 @@ def test_user_file_makes_the_download_fail(run_downloader: Run, tmp_path: Path) 
     dest = tmp_path / "d"
     mine(dest / "x")
     with Server(files={"x": ok(b"theirs"), "y": ok(b"y")}) as server:
-        report = report_of(run_downloader(server.url, "-o", dest, *ONE, "--existing", "fail"), 1)
+        report = report_with(run_downloader(server.url, "-o", dest, *ONE, "--existing", "fail"), 1)
         assert report["failed_by_error"] == {"file-exists": 1}
         assert (dest / "x").read_text() == "mine\n"
         # The user changes the option.
-        again = report_of(run_downloader(server.url, "-o", dest, *ONE, "--existing", "replace"))
+        again = report_with(run_downloader(server.url, "-o", dest, *ONE, "--existing", "replace"))
         assert (again["stored"], again["replaced"]) == (1, 1)
 
 
@@ -304,10 +298,10 @@ def test_user_file_created_while_the_job_was_interrupted(
         if source == "list":
             where = tmp_path / "urls.txt"
             where.write_text(f"{server.url}/get/a\n{server.url}/get/b\n")
-        report_of(run_downloader(where, "-o", dest, *ONE, "--limit", 1))
+        report_with(run_downloader(where, "-o", dest, *ONE, "--limit", 1))
         mine(dest / "b")
         done = run_downloader(where, "-o", dest, *ONE, "--existing", existing)
-        report = report_of(done, 1 if existing == "fail" else 0)
+        report = report_with(done, 1 if existing == "fail" else 0)
         expected = {"replace": "theirs", "keep": "mine\n", "fail": "mine\n"}
         assert (dest / "b").read_text() == expected[existing]
         assert report["replaced"] == (existing == "replace")
@@ -322,7 +316,7 @@ def test_download_named_like_the_url_list(run_downloader: Run, tmp_path: Path) -
     with Server(routes={"/urls.txt": ok(b"theirs"), "/b": ok(b"b")}) as server:
         lines = f"{server.url}/urls.txt\n{server.url}/b\n"
         (dest / "urls.txt").write_text(lines)
-        report = report_of(run_downloader(dest / "urls.txt", "-o", dest, *ONE), 1)
+        report = report_with(run_downloader(dest / "urls.txt", "-o", dest, *ONE), 1)
         assert report["failed_by_error"] == {"reserved": 1}
         assert (dest / "urls.txt").read_text() == lines
         assert (dest / "b").read_bytes() == b"b"
@@ -380,11 +374,11 @@ def test_lists_beside_the_destination(
 def test_download_named_like_the_report(option: str, run_downloader: Run, tmp_path: Path) -> None:
     dest = tmp_path / "d"
     with Server(files={"out.json": ok(b"theirs"), "b": ok(b"b")}) as server:
-        report = report_of(run_downloader(server.url, "-o", dest, *ONE, option, dest / "out.json"), 1)
+        report = report_with(run_downloader(server.url, "-o", dest, *ONE, option, dest / "out.json"), 1)
         assert report["failed_by_error"] == {"reserved": 1}
         assert b"theirs" not in (dest / "out.json").read_bytes()
         # Without the option it is a file like any other; but then a report must not replace it.
-        report_of(run_downloader(server.url, "-o", dest, *ONE))
+        report_with(run_downloader(server.url, "-o", dest, *ONE))
         assert (dest / "out.json").read_bytes() == b"theirs"
         refused = run_downloader(server.url, "-o", dest, *ONE, option, dest / "out.json")
         assert refused.returncode == 2

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from harness import ROOT, DevServer, Job, command, environment, serving
+from harness import ROOT, DevServer, Job, environment, run_behind_mount, serving
 from servers import Server, ok
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -63,21 +62,7 @@ def as_read_only(dest: Path, *args: object) -> subprocess.CompletedProcess[str]:
     """Run the command line with ``dest`` on a file system that is read-only."""
     there = shlex.quote(str(dest))
     bind = f"mount --bind {there} {there} && mount -o remount,bind,ro {there}"
-    script = f"{bind} && exec {shlex.join(command(*args))}"
-    if os.geteuid() or shutil.which("unshare") is None:
-        pytest.skip("only root can mount")
-    done = subprocess.run(
-        ["unshare", "-m", "sh", "-c", script],
-        cwd=ROOT,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    if "mount:" in done.stderr:
-        pytest.skip(done.stderr.strip())
-    return done
+    return run_behind_mount(bind, *args, cwd=ROOT)
 
 
 @pytest.mark.parametrize("log", [False, True])

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from checker import agree
-from harness import DevServer, Job, serving
+from harness import DevServer, Job, report_with, serving
 from servers import Request, Server, Step, Until, listing, ok, status
 
 from downloader.files.directory import open_home
@@ -24,12 +24,6 @@ from downloader.storage.journal import Journal
 
 ONE = ("--workers", 1, "--json")
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-def report_of(done: subprocess.CompletedProcess[str], code: int = 0) -> dict[str, Any]:
-    assert done.returncode == code, done.stdout + done.stderr
-    report: dict[str, Any] = json.loads(done.stdout)
-    return report
 
 
 def test_complete_job_reports_that_nothing_was_requested(run_downloader: Run, tmp_path: Path) -> None:
@@ -43,56 +37,56 @@ def test_complete_job_reports_that_nothing_was_requested(run_downloader: Run, tm
         assert "complete since 20" in done.stdout
         assert "--relist lists again" in done.stdout
         assert len(server.requests) == asked
-        assert report_of(run_downloader(server.url, "-o", dest, *ONE))["complete_since"].startswith("20")
+        assert report_with(run_downloader(server.url, "-o", dest, *ONE))["complete_since"].startswith("20")
 
 
 def test_a_list_that_grew_is_complete_since_then(run_downloader: Run, tmp_path: Path) -> None:
     dest, urls = tmp_path / "d", tmp_path / "urls.txt"
 
     def since() -> str:
-        report = report_of(run_downloader(urls, "-o", dest, *ONE))
+        report = report_with(run_downloader(urls, "-o", dest, *ONE))
         assert report["requests"] == 0
         return str(report["complete_since"])
 
     with Server(files={"a": ok(b"a"), "b": ok(b"b")}) as server:
         urls.write_text(f"{server.url}/get/a\n")
-        report_of(run_downloader(urls, "-o", dest, *ONE))
+        report_with(run_downloader(urls, "-o", dest, *ONE))
         first = since()
         while datetime.now(timezone.utc).isoformat(timespec="seconds") <= first:
             pass  # the time is shown in seconds
         assert since() == first
         urls.write_text(f"{server.url}/get/a\n{server.url}/get/b\n")
-        report_of(run_downloader(urls, "-o", dest, *ONE))
+        report_with(run_downloader(urls, "-o", dest, *ONE))
         assert since() > first
 
 
 def test_new_and_deleted_files_are_fetched(run_downloader: Run, tmp_path: Path) -> None:
     dest = tmp_path / "d"
     with Server(files={name: ok(name.encode()) for name in "abcd"}) as server:
-        report_of(run_downloader(server.url, "-o", dest, *ONE))
+        report_with(run_downloader(server.url, "-o", dest, *ONE))
         (dest / "b").unlink()
         (dest / "c").write_bytes(b"changed by me")
         server.routes["/get/0"] = ok(b"new")
         server.routes["/list"] = listing(["0", *"abcd"])
         before = len(server.requests)
-        report = report_of(run_downloader(server.url, "-o", dest, *ONE, "--relist"))
+        report = report_with(run_downloader(server.url, "-o", dest, *ONE, "--relist"))
         assert (report["listed"], report["stored"], report["skipped"]) == (5, 3, 2)
         asked = {request.target for request in server.requests[before:]}
         assert asked == {"/list", "/get/0", "/get/b", "/get/c"}
         assert (dest / "c").read_bytes() == b"c"
         agree(dest, 0, report)
         # And the job becomes complete again.
-        assert report_of(run_downloader(server.url, "-o", dest, *ONE))["requests"] == 0
+        assert report_with(run_downloader(server.url, "-o", dest, *ONE))["requests"] == 0
         assert not list((dest / ".downloader").glob("known*"))
 
 
 def test_limited_job_is_read_again_each_time(run_downloader: Run, tmp_path: Path) -> None:
     dest = tmp_path / "d"
     with Server(files={name: ok(name.encode()) for name in "abcd"}) as server:
-        report_of(run_downloader(server.url, "-o", dest, *ONE, "--limit", 3))
+        report_with(run_downloader(server.url, "-o", dest, *ONE, "--limit", 3))
         for name in "ab":
             (dest / name).unlink()
-            again = report_of(run_downloader(server.url, "-o", dest, *ONE, "--limit", 3, "--relist"))
+            again = report_with(run_downloader(server.url, "-o", dest, *ONE, "--limit", 3, "--relist"))
             assert (again["stored"], again["skipped"]) == (1, 2)
             assert (dest / name).read_text() == name
 
@@ -101,10 +95,10 @@ def test_a_list_that_was_corrected(run_downloader: Run, tmp_path: Path) -> None:
     dest, urls = tmp_path / "d", tmp_path / "urls.txt"
     with Server(files={"a": ok(b"a"), "b": ok(b"b")}) as server:
         urls.write_text(f"{server.url}/get/a\nhtp://wrong/b\n")
-        report = report_of(run_downloader(urls, "-o", dest, *ONE), 1)
+        report = report_with(run_downloader(urls, "-o", dest, *ONE), 1)
         assert report["failed_by_error"] == {"bad-url": 1}
         urls.write_text(f"{server.url}/get/a\n{server.url}/get/b\n")
-        report = report_of(run_downloader(urls, "-o", dest, *ONE, "--relist"))
+        report = report_with(run_downloader(urls, "-o", dest, *ONE, "--relist"))
         assert (report["stored"], report["skipped"], report["failed"]) == (1, 1, 0)
         assert server.count("/get/a") == 1
         agree(dest, 0, report)
@@ -114,9 +108,9 @@ def test_second_item_of_a_known_name_fails_as_taken(run_downloader: Run, tmp_pat
     dest, urls = tmp_path / "d", tmp_path / "urls.txt"
     with Server(routes={"/x/a": ok(b"first"), "/y/a": ok(b"second")}) as server:
         urls.write_text(f"{server.url}/x/a\n")
-        report_of(run_downloader(urls, "-o", dest, *ONE))
+        report_with(run_downloader(urls, "-o", dest, *ONE))
         urls.write_text(f"{server.url}/x/a\n{server.url}/y/a\n")
-        report = report_of(run_downloader(urls, "-o", dest, *ONE, "--relist"), 1)
+        report = report_with(run_downloader(urls, "-o", dest, *ONE, "--relist"), 1)
         assert (report["skipped"], report["failed_by_error"]) == (1, {"name-taken": 1})
         assert (dest / "a").read_bytes() == b"first"
 
@@ -188,13 +182,13 @@ def test_what_is_known_belongs_to_a_row_not_to_a_name(run_downloader: Run, tmp_p
         rows = Edited(tmp_path / "l.csv", server)
         argv = (rows.path, "-o", dest, *ONE, "--retries", 0, "--manifest", manifest)
         rows.write(Edited.FIRST)
-        assert report_of(run_downloader(*argv), 1)["failed_by_error"] == {"name-taken": 1}
+        assert report_with(run_downloader(*argv), 1)["failed_by_error"] == {"name-taken": 1}
         taken = (dest / "taken").read_bytes()
         rows.write(Edited.SECOND)
         expected = {"checksum-mismatch": 2, "size-mismatch": 1, "name-taken": 1}
         for again in range(2):
             before = len(server.requests)
-            report = report_of(run_downloader(*argv, "--relist"), 1)
+            report = report_with(run_downloader(*argv, "--relist"), 1)
             asked = {request.target for request in server.requests[before:]}
             assert report["failed_by_error"] == expected
             assert report["replaced"] == 0, "of its own"
@@ -227,7 +221,7 @@ def test_edited_list_resumes_after_a_kill(
         rows = Edited(tmp_path / "l.csv", server)
         argv = (rows.path, "-o", dest, *ONE, "--existing", "keep")
         rows.write([(str(number), f"/a/{number}", "", "") for number in range(40)])
-        report_of(run_downloader(*argv))
+        report_with(run_downloader(*argv))
         rows.write([(str(number), f"/{'ab'[number % 2]}/{number}", "", "") for number in range(40)])
         server.routes["/b/1"] = held
         job = start(*argv, "--relist")
@@ -241,7 +235,7 @@ def test_edited_list_resumes_after_a_kill(
             begun.begin_anew()
         for ledger in (dest / ".downloader").glob("ledger-*"):
             ledger.unlink()
-        report = report_of(run_downloader(*argv, "--relist"))
+        report = report_with(run_downloader(*argv, "--relist"))
         assert (report["stored"] + report["skipped"], report["failed"]) == (40, 0)
         assert not any(request.target == "/a/0" for request in server.requests[40:])
     for number in range(40):
@@ -253,12 +247,12 @@ def test_job_of_an_earlier_version_is_known_by_names(run_downloader: Run, tmp_pa
     dest, urls = tmp_path / "d", tmp_path / "urls.txt"
     with Server(files={"a": ok(b"a"), "b": ok(b"b")}, routes={"/other/a": ok(b"c")}) as server:
         urls.write_text(f"{server.url}/get/a\n{server.url}/get/b\n")
-        report_of(run_downloader(urls, "-o", dest, *ONE))
+        report_with(run_downloader(urls, "-o", dest, *ONE))
         urls.write_text(f"{server.url}/get/a\n{server.url}/get/b\n{server.url}/other/a\n")
         with contextlib.closing(sqlite3.connect(dest / ".downloader/journal.sqlite")) as journal, journal:
             journal.execute("DROP TABLE digest")
         for _ in range(2):  # the second time with the digests of the first
-            report = report_of(run_downloader(urls, "-o", dest, *ONE, "--relist"), 1)
+            report = report_with(run_downloader(urls, "-o", dest, *ONE, "--relist"), 1)
             assert (report["skipped"], report["requests"]) == (2, 1)
             assert report["failed_by_error"] == {"name-taken": 1}
 
@@ -274,7 +268,7 @@ def test_relist_resumes_after_a_kill(
     asked: int, large: DevServer, start: Callable[..., Job], run_downloader: Run, tmp_path: Path
 ) -> None:
     dest = tmp_path / "d"
-    report_of(run_downloader(large.url, "-o", dest, *ONE))
+    report_with(run_downloader(large.url, "-o", dest, *ONE))
     before = large.stats()
     for name in ("file-0000000010", "file-0000004990"):
         (dest / name).unlink()
@@ -283,7 +277,7 @@ def test_relist_resumes_after_a_kill(
     job.kill(signal.SIGKILL)
     job.wait()
     job.alone()
-    report = report_of(run_downloader(large.url, "-o", dest, *ONE, "--relist"))
+    report = report_with(run_downloader(large.url, "-o", dest, *ONE, "--relist"))
     assert report["listed"] == report["stored"] + report["skipped"] == 5000
     assert large.stats()["gets"] - before["gets"] <= 4  # two, and those in flight
     agree(dest, 0, report)
@@ -294,22 +288,22 @@ def test_server_that_is_down_takes_nothing_back(run_downloader: Run, tmp_path: P
     """The journal was emptied before the first page was there: `status` had nothing stored."""
     dest = tmp_path / "d"
     with Server(files={name: ok(name.encode()) for name in "abc"}) as server:
-        report_of(run_downloader(server.url, "-o", dest, *ONE))
+        report_with(run_downloader(server.url, "-o", dest, *ONE))
         pages = server.routes["/list"]
         server.routes["/list"] = status(500)
         down = run_downloader(server.url, "-o", dest, *ONE, "--relist", "--retries", 0)
-        report = report_of(down, 4)
+        report = report_with(down, 4)
         assert (report["listed"], report["stored"], report["skipped"]) == (3, 0, 3)
         assert run_downloader("status", dest).returncode == 0
         assert run_downloader("verify", dest).stdout.startswith("3 of 3 files agree")
-        agree(dest, 0, report_of(run_downloader(server.url, "-o", dest, *ONE)))
+        agree(dest, 0, report_with(run_downloader(server.url, "-o", dest, *ONE)))
         server.routes["/list"] = pages
         before = len(server.requests)
-        report = report_of(run_downloader(server.url, "-o", dest, *ONE, "--relist"))
+        report = report_with(run_downloader(server.url, "-o", dest, *ONE, "--relist"))
         assert (report["listed"], report["skipped"]) == (3, 3)
         assert {request.target for request in server.requests[before:]} == {"/list"}
         assert not list((dest / ".downloader").glob("known*"))
         # A source that is empty now is one, too.
         server.routes["/list"] = listing([])
-        report = report_of(run_downloader(server.url, "-o", dest, *ONE, "--relist"))
+        report = report_with(run_downloader(server.url, "-o", dest, *ONE, "--relist"))
         assert report["listed"] == 0

@@ -511,9 +511,9 @@ def test_when_a_host_opens() -> None:
     assert schedule.opens_at(host, 6.0) > 6.0
     schedule.succeeded(host, 7.0)
     assert schedule.opens_at(host, 7.0) == 7.0
-    schedule.went_silent(host, 6.5, 8.0)
+    schedule.went_silent(host, 6.5)
     assert schedule.opens_at(host, 8.0) == 8.0  # it has answered others meanwhile
-    schedule.went_silent(host, 7.5, 8.0)
+    schedule.went_silent(host, 7.5)
     assert schedule.opens_at(host, 8.0) > 8.0
     schedule.succeeded(host, 9.0)
     assert schedule.opens_at(host, 9.0) == 9.0
