@@ -126,14 +126,15 @@ class Resolver:
             known.failed = True
 
     def try_others(self, host: str, address: str) -> None:
-        """Put ``address``, at which a connection failed, behind the others of ``host``, if it is the first.
+        """Put ``address``, at which a connection failed, behind the others of ``host``.
 
         Several machines may be behind a name, of which one answers nothing, or with errors only. Without
         this every retry would go to the same machine. There may be further ones by now.
         """
         known = self._known.get(host.strip("[]"))
-        if known is not None and known.addresses[:1] == [address]:
-            known.addresses = [*known.addresses[1:], address]
+        # Also one that is not the first: what stands before it refuses at once, and is passed by.
+        if known is not None and address in known.addresses:
+            known.addresses = [each for each in known.addresses if each != address] + [address]
         self.forget(host)
 
     def may_have_others(self, host: str) -> bool:

@@ -154,3 +154,14 @@ def test_what_is_an_address_is_what_the_system_takes_for_one(host: str) -> None:
         assert numeric(host) is None
     else:
         assert numeric(host) == [str(address[0]) for *_, address in found]
+
+
+def test_an_address_that_failed_is_tried_last_wherever_it_was() -> None:
+    resolver, names = made()
+    names.found = ["192.0.2.1", "192.0.2.2", "192.0.2.3"]
+    resolver.addresses("h.test")
+    resolver.try_others("h.test", "192.0.2.2")
+    resolver.try_others("h.test", "192.0.2.2")
+    assert resolver.addresses("h.test") == ["192.0.2.1", "192.0.2.3", "192.0.2.2"]
+    resolver.try_others("h.test", "192.0.2.9")
+    assert resolver.addresses("h.test") == ["192.0.2.1", "192.0.2.3", "192.0.2.2"]

@@ -136,7 +136,7 @@ KNOWN = (
         "all retries go to the same machine",
         "a machine behind a name answers 503, resets or is silent: files fail, although another serves",
         "Resolver.try_others",
-        "known is not None and known.addresses[:1] == [address]",
+        "known is not None and address in known.addresses",
         "False",
         (f"{MACHINES}[refuses with 503-auto]", f"{MACHINES}[resets each request-requests]"),
     ),
