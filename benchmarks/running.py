@@ -11,12 +11,12 @@ from __future__ import annotations
 import compileall
 import contextlib
 import os
-import select
 import signal
 import subprocess
 import tempfile
 import time
 from dataclasses import dataclass
+from multiprocessing.connection import wait as await_readable
 from pathlib import Path
 
 import psutil
@@ -120,7 +120,7 @@ def _watch(pid: int, deadline: float) -> tuple[bool, int]:
     descriptor = os.pidfd_open(pid)
     most, wait = 0, _FIRST
     try:
-        while not select.select([descriptor], [], [], wait)[0]:
+        while not await_readable([descriptor], wait):
             if time.perf_counter() > deadline:
                 return False, most
             most = max(most, _memory(pid))

@@ -22,9 +22,9 @@ from diagnostics.model import Start
 __all__ = ["Command", "end_like", "started"]
 
 _ALL = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
-_GROUP = 0.005  # seconds within which a signal reaches every process of a group
+_GROUP = 5  # milliseconds within which a signal reaches every process of a group
 _QUERY = signal.SIGRTMAX
-_PATIENCE = 5.0  # seconds that the canary may take, on a slow machine
+_PATIENCE = 5_000  # milliseconds that the canary may take, on a slow machine
 _PR_SET_PDEATHSIG = 1
 
 
@@ -165,9 +165,11 @@ class _Canary:
 
     def has(self, number: int) -> bool:
         """Return whether the signal ``number``, received by this process, went to the whole group."""
-        select.select([], [], [], _GROUP)
+        poll = select.poll()  # takes descriptors above 1,023, unlike select.select()
+        poll.poll(_GROUP)
         os.kill(self._pid, _QUERY)
-        while select.select([self._reports], [], [], _PATIENCE)[0]:
+        poll.register(self._reports, select.POLLIN)
+        while poll.poll(_PATIENCE):
             said = os.read(self._reports, 1)
             if not said or said[0] == _QUERY:
                 break

@@ -140,9 +140,9 @@ def _run(config: Config) -> Finished:
 
 
 def _end_with_caller() -> None:
-    import select
+    from downloader.process.readiness import readable
 
-    select.select([0], [], [])
+    readable(0)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
@@ -157,10 +157,10 @@ class _Caller:
 
         Tells it once a second that the run goes on: it sees how much was written.
         """
-        import select
+        from downloader.process.readiness import readable
 
         if monotonic() - self._told >= _TELL_EVERY:
             self._told = monotonic()
             with contextlib.suppress(BrokenPipeError):
                 os.write(1, b" ")  # in front of the JSON
-        return bool(select.select([0], [], [], 0)[0])
+        return readable(0, 0)

@@ -10,7 +10,6 @@ import http.client
 import itertools
 import json
 import os
-import select
 import shlex
 import shutil
 import signal
@@ -21,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
@@ -257,6 +257,22 @@ def counted_with_peak(source: Path) -> tuple[int, int]:
     return int(json.loads(record)["listed"]), int(peak)
 
 
+# Opens files, with the lowest descriptors that are free, and becomes the program.
+_INHERITS = """
+import os, resource, sys
+most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+for _ in range(int(sys.argv[1])):
+    os.set_inheritable(os.open(os.devnull, os.O_RDONLY), True)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+def beside_files(count: int, *argv: object) -> list[str]:
+    """Return the command line that runs ``argv`` in a process that holds ``count`` more files."""
+    return [sys.executable, "-c", _INHERITS, str(count), *map(str, argv)]
+
+
 def members(session: int) -> set[int]:
     """Return the running processes of a session (no zombies)."""
     found = set()
@@ -352,7 +368,7 @@ def _wait_for(pid: int, seconds: float) -> None:
     except ProcessLookupError:
         return
     try:
-        select.select([descriptor], [], [], seconds)
+        wait([descriptor], seconds)
     finally:
         os.close(descriptor)
 

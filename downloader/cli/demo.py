@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import shlex
 import shutil
 import signal
@@ -17,6 +16,7 @@ from downloader.config.config import Config
 from downloader.engine.job import run_job
 from downloader.errors import BootError
 from downloader.process import isolation
+from downloader.process.readiness import readable
 from downloader.process.watching import ENDS_WITHIN, STALL_TIMEOUT, end
 from downloader.reporting.console import note, say
 from downloader.reporting.report import as_text
@@ -35,7 +35,7 @@ def serving(*options: str) -> Iterator[list[str]]:
     assert process.stdout is not None
     try:
         # Not with a thread: this process forks afterwards, and one that was joined may not have ended yet.
-        ready, _, _ = select.select([process.stdout], [], [], STALL_TIMEOUT)
+        ready = readable(process.stdout, STALL_TIMEOUT)
         lines = [process.stdout.readline() for _ in range(2 if "--tls" in options else 1)] if ready else []
         words = [line.split() for line in lines]
         if not words or not all(len(pair) == 2 for pair in words):

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import select
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -17,6 +16,7 @@ from downloader.core.frames import Unpacker, pack
 from downloader.errors import UNDECODABLE
 from downloader.messages import FromChild, Message, ToChild
 from downloader.process.private_parts import raw_socket
+from downloader.process.readiness import readable
 
 __all__ = ["ChildLink", "Link", "PlainChildLink"]
 
@@ -114,7 +114,7 @@ class PlainChildLink:
         """
         try:
             # Not the socket's timeout, which would hold for what another greenlet sends meanwhile.
-            if within is not None and not select.select([self._sock], [], [], within)[0]:
+            if within is not None and not readable(self._sock, within):
                 return []
             data = self._sock.recv(_CHUNK)
         except OSError:

@@ -43,7 +43,8 @@ def test_pauses_of_many_hosts_are_all_told() -> None:
 
 # Forks the feeder of a slice, has it send a batch, and waits for a sign of life and for its end.
 _FEEDS = """
-import json, os, select, sys
+import json, os, sys
+from multiprocessing.connection import wait
 from types import SimpleNamespace
 import msgspec
 from downloader.config.config import Config
@@ -61,7 +62,7 @@ kinds, counts = [], []
 
 def until(kind):
     while kind.__name__ not in kinds:
-        select.select([child.link], [], [])
+        wait([child.link])
         messages, is_open = child.link.receive()
         kinds.extend(type(message).__name__ for message in messages)
         counts.extend(message.count for message in messages if isinstance(message, Batch))

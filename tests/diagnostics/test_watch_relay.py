@@ -16,7 +16,7 @@ import termios
 from pathlib import Path
 
 import pytest
-from harness import environment
+from harness import Job, beside_files, environment
 from watching import PATCHED, WATCH, Starter, Writer, program, until, watch
 
 __all__ = ["program", "watch"]
@@ -60,7 +60,17 @@ def test_death_by_signal_is_passed_on(watch: Starter, program: Writer, name: str
 @pytest.mark.parametrize("group", [False, True], ids=["to-us", "to-the-group"])
 def test_a_signal_arrives_once(watch: Starter, program: Writer, group: bool) -> None:
     """The signal arrives once, whether it is sent to the one known process or to the whole group."""
-    job = watch(*program(LISTENER))
+    arrives_once(watch(*program(LISTENER)), group)
+
+
+def test_a_signal_arrives_once_beside_many_files(tmp_path: Path, program: Writer) -> None:
+    """The descriptors of ``watch`` are above those that select() takes."""
+    job = Job(*beside_files(1_100, *WATCH, *program(LISTENER)), cwd=tmp_path)
+    with contextlib.closing(job):
+        arrives_once(job, group=False)
+
+
+def arrives_once(job: Job, group: bool) -> None:
     until(lambda: job.out == "ready\n", job)
     said = "ready\n"
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGINT", "SIGQUIT"):

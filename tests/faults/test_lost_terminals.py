@@ -6,11 +6,11 @@ import contextlib
 import json
 import os
 import pty
-import select
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from multiprocessing.connection import wait
 from pathlib import Path
 from threading import Event
 
@@ -69,7 +69,7 @@ class Run:
     def until_shown(self) -> None:
         """Wait until the bar is on the terminal, if it is to be there."""
         while self.bar and BAR not in self.shown:
-            assert select.select([self.terminal], [], [], 30)[0], self.shown
+            assert wait([self.terminal], 30), self.shown
             self.shown += os.read(self.terminal, 65536)
 
     def lose(self) -> None:

@@ -8,7 +8,6 @@ import contextlib
 import json
 import os
 import pty
-import select
 import signal
 import ssl
 import subprocess
@@ -16,6 +15,7 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Iterator
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -86,7 +86,7 @@ class Terminal:
         """Return the terminal's output, up to ``until`` or to its end."""
         give_up = time.monotonic() + 60
         while until not in self.text:
-            assert select.select([self.end], [], [], max(0, give_up - time.monotonic()))[0], self.text
+            assert wait([self.end], max(0, give_up - time.monotonic())), self.text
             try:
                 self.text += os.read(self.end, 4096).decode()
             except OSError:  # it has ended

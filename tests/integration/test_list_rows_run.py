@@ -6,7 +6,6 @@ import hashlib
 import json
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 import crc32c
 import msgspec
 import pytest
-from harness import ROOT, Job, command, environment, report_of, stored
+from harness import ROOT, Job, beside_files, command, environment, report_of, stored
 from list_writer import write
 from servers import RESET, Nth, Request, Server, Step, ok, redirect, status
 
@@ -156,24 +155,16 @@ def test_duplicates_are_the_same_however_often_a_job_is_killed(
     assert report["listed"] == 600
 
 
-# Opens files, with the lowest descriptors that are free, and becomes the program.
-_INHERITS = """
-import os, sys
-for _ in range(int(sys.argv[1])):
-    os.set_inheritable(os.open(os.devnull, os.O_RDONLY), True)
-os.execv(sys.argv[2], sys.argv[2:])
-"""
-
-
 @pytest.mark.parametrize("how", ["skip", "number"])
 def test_descriptors_that_a_run_inherits(tmp_path: Path, how: str) -> None:
-    """With these, the descriptors of the supervisor's journal are not those that the feeder would have."""
+    """With the first, the descriptors of the supervisor's journal are not those that the feeder would have;
+    with the last, all are above those that select() takes."""
     with Server(default=answer) as server:
         rows = [{"url": f"{server.url}/{n}", "name": f"n{n % 8}.x"} for n in range(16)]
         argv = command(write(tmp_path / "l.csv", rows), "-o", tmp_path / "d", *ONE, "--on-duplicate", how)
-        for limit, count in ((6, 4), (16, 20)):
+        for limit, count in ((6, 4), (10, 20), (16, 1_100)):
             done = subprocess.run(
-                [sys.executable, "-c", _INHERITS, str(count), *argv, "--limit", str(limit)],
+                beside_files(count, *argv, "--limit", limit),
                 cwd=ROOT,
                 env=environment(),
                 capture_output=True,

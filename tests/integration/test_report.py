@@ -6,12 +6,12 @@ import json
 import os
 import pty
 import re
-import select
 import shlex
 import stat
 import subprocess
 import threading
 from collections.abc import Callable
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -177,7 +177,7 @@ def on_a_terminal(
     os.close(theirs)
     screen = b""
     try:
-        while select.select([ours], [], [], 30)[0]:
+        while wait([ours], 30):
             try:
                 block = os.read(ours, 65536)
             except OSError:

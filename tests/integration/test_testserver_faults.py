@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import select
 import socket
 import ssl
 import subprocess
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from multiprocessing.connection import wait
 from pathlib import Path
 
 import pytest
@@ -75,7 +75,7 @@ def test_client_sending_past_the_limit(tls: bool) -> None:
     """The server reads from it for a limited time."""
     with serving(files=10, close_after=1, tls=tls) as server, secure(server) as connection:
         connection.sendall(get(1))
-        assert select.select([connection], [], [], 20)[0]
+        assert wait([connection], 20)
         for _ in range(200):
             connection.sendall(get(2))
         answers = Answers(connection)

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import resource
-import select
 import signal
 import socket
 import ssl
@@ -14,6 +13,7 @@ import stat
 import subprocess
 import sys
 from contextlib import ExitStack
+from multiprocessing.connection import wait
 from pathlib import Path
 
 import psutil
@@ -198,10 +198,10 @@ def test_workers_die_with_their_parent(prctl: bool) -> None:
         if prctl:  # a stopped process would not notice an end of file
             for child in children:
                 child.suspend()
-        assert select.select(descriptors, [], [], 0)[0] == []
+        assert wait(descriptors, 0) == []
         assert server.stop(signal.SIGKILL) == -signal.SIGKILL
         for descriptor in descriptors:
-            assert select.select([descriptor], [], [], 20)[0] == [descriptor]
+            assert wait([descriptor], 20) == [descriptor]
         with pytest.raises(ConnectionRefusedError):
             server.connect()
 

@@ -10,7 +10,6 @@ import contextlib
 import importlib.util
 import os
 import pwd
-import select
 import shutil
 import signal
 import socket
@@ -20,6 +19,7 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import NamedTuple
 
@@ -147,7 +147,7 @@ def _await_port(port: int, end: int, output: Path) -> None:
         with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
             return
         # No event reports that the port is open, but this one reports that it never will be.
-        dead, _, _ = select.select([end], [], [], 0.01)
+        dead = wait([end], 0.01)
         if dead or time.monotonic() > give_up:
             pytest.fail(f"not listening: {output.read_text(errors='replace')[-3000:]}")
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import re
-import select
 import socket
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import wait
+from typing import Any
 
 
 class Tunnel:
@@ -86,7 +87,7 @@ class Tunnel:
         left = breaks
         while True:
             decrypted = isinstance(client, ssl.SSLSocket) and client.pending()
-            ready = [client] if decrypted else select.select([client, server], [], [])[0]
+            ready: Sequence[Any] = [client] if decrypted else wait([client, server])
             for source in ready:
                 data = source.recv(65536)
                 if not data:
