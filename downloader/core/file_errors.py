@@ -22,6 +22,7 @@ from typing import Final
 
 __all__ = ["Step", "advice", "code_of", "refusal"]
 
+_UNMOUNTED: Final = "what serves its file system has ended; mount it again, then run the same command again"
 _ADVICE: Final = {
     errno.ENOSPC: "no space left; free some, then run the same command again",
     errno.EDQUOT: "the quota is used up; free some space, then run the same command again",
@@ -31,6 +32,8 @@ _ADVICE: Final = {
     errno.ENOENT: "the destination was removed",
     errno.EFBIG: "its file system, or `ulimit -f`, takes no file of that size; with another -o, "
     "give a smaller --shard-files",
+    errno.ENOTCONN: _UNMOUNTED,
+    errno.ECONNABORTED: _UNMOUNTED,
     errno.ENOSYS: "its file system has neither hard links nor a rename that refuses to replace",
 }
 

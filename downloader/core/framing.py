@@ -24,7 +24,7 @@ def body_length(lengths: Sequence[str], codings: Sequence[str]) -> int | None:
 
     Raises ValueError, with a clause, where the end of the body cannot be known.
     """
-    if not _codings(codings) <= {"identity"} and not is_chunked(codings):
+    if _codings(codings) and not is_chunked(codings):
         shown = ", ".join(codings).strip(_BLANKS).lower()
         raise ValueError(f"Transfer-Encoding {shown[:40]!r} is not known")
     if is_chunked(codings) or not lengths:
@@ -41,7 +41,8 @@ def is_chunked(codings: Sequence[str]) -> bool:
 
 
 def _codings(values: Sequence[str]) -> set[str]:
-    return {each.strip(_BLANKS).lower() for value in values for each in value.split(",")} - {""}
+    each = (coding.strip(_BLANKS).lower() for value in values for coding in value.split(","))
+    return set(each) - {"", "identity"}  # RFC 2616 had identity: it changes nothing
 
 
 def _number(value: str) -> int:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import posix
 import sqlite3
 import sys
 from collections.abc import Iterator
@@ -42,7 +43,7 @@ def connect(
     """
     _check_files(database, write="mode=ro" not in options)
     if create:
-        os.close(database.open(os.O_RDWR | os.O_CREAT))
+        posix.close(database.open(os.O_RDWR | os.O_CREAT))
     # Not as_uri(): since Python 3.14 that imports urllib.request, and so ssl, before any patching.
     path = os.path.abspath(database)
     uri = f"file:{quote(os.fsencode(path))}?{options}"
@@ -85,7 +86,7 @@ def translated(database: os.PathLike[str] | str) -> Iterator[None]:
     except UnsafeFile:
         raise
     except OSError as error:
-        raise JournalError(f"{database}: {error.strerror}") from error
+        raise JournalError(f"{database}: {advice(error)}") from error
     except (TypeError, ValueError) as error:
         raise JournalError(f"{database} is damaged ({error}); --restart begins anew") from error
 
@@ -98,7 +99,7 @@ def failure(error: sqlite3.Error, database: os.PathLike[str] | str) -> str:
     """
     try:
         with open_directory(os.path.dirname(os.path.abspath(database))) as directory:
-            os.close(directory.unnamed())
+            posix.close(directory.unnamed())
     except OSError as refused:
         return f"{error} ({advice(refused)}); free space or mend the disk, then resume"
     return f"{error}; free space or mend the disk, then resume"

@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import posix  # gevent's os.close() leaves open what fstat() refuses, say when a network is lost
 import re
 import stat
 from collections.abc import Iterator
@@ -132,7 +133,7 @@ def open_regular(path: str | os.PathLike[str], directory: int | None = None) -> 
             raise unsafe(path, f"is {_kind(found.st_mode)}, not a file") from error
         raise
     if not stat.S_ISREG(mode := os.fstat(fd).st_mode):
-        os.close(fd)
+        posix.close(fd)
         raise unsafe(path, f"is {_kind(mode)}, not a file")
     return fd
 
@@ -163,7 +164,7 @@ class Directory:
 
     def close(self) -> None:
         """Close the descriptor."""
-        os.close(self.fd)
+        posix.close(self.fd)
 
     def __enter__(self) -> Directory:
         return self
@@ -183,7 +184,7 @@ class Directory:
             try:
                 found = os.listdir(fd)
             finally:
-                os.close(fd)
+                posix.close(fd)
         return sorted(name for name in found if not pattern or re.fullmatch(pattern, name))
 
     def entries(self, pattern: str) -> list[Entry]:
@@ -201,7 +202,7 @@ class Directory:
             try:
                 return os.write(fd, bytes(_ROOM)) < _ROOM
             finally:
-                os.close(fd)
+                posix.close(fd)
         except OSError as error:
             return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
@@ -317,7 +318,7 @@ class Entry:
             if flags & os.O_TRUNC:
                 os.ftruncate(fd, 0)
         except BaseException:
-            os.close(fd)
+            posix.close(fd)
             raise
         return fd
 
@@ -439,7 +440,7 @@ class Entry:
         with self._above() as (at, leaf):
             with contextlib.suppress(FileExistsError):
                 os.mkdir(leaf, mode, dir_fd=at)
-            os.close(self._below(at, self.name))
+            posix.close(self._below(at, self.name))
 
     def opened(self) -> Directory:
         """Return this directory, opened."""
@@ -468,13 +469,13 @@ class Entry:
             for depth in range(1, len(above) + 1):
                 below = self._below(at, "/".join(above[:depth]))
                 if at != self.directory.fd:
-                    os.close(at)
+                    posix.close(at)
                 at = below
             with _told(self):
                 yield at, leaf
         finally:
             if at != self.directory.fd:
-                os.close(at)
+                posix.close(at)
 
     def _below(self, at: int, name: str) -> int:
         """Open the directory ``name``, of which ``at`` is the directory that has its last segment."""
@@ -489,7 +490,7 @@ class Entry:
             raise unsafe(self.directory.path / name, f"is {what}, not a directory") from error
         owners = self.directory.owners
         if owners is not None and (owner := os.fstat(fd).st_uid) not in owners:
-            os.close(fd)
+            posix.close(fd)
             raise unsafe(self.directory.path / name, f"belongs to another user ({_user(owner)})")
         return fd
 
@@ -507,7 +508,7 @@ def _remove_tree(at: int, name: str) -> None:
             with contextlib.suppress(FileNotFoundError):
                 _remove_tree(fd, each)
     finally:
-        os.close(fd)
+        posix.close(fd)
     os.rmdir(name, dir_fd=at)
 
 
@@ -543,7 +544,7 @@ def open_home(
     try:
         owner = check_owner(fd, path, remedy, write=write)
     except BaseException:
-        os.close(fd)
+        posix.close(fd)
         raise
     return Directory(fd, path, frozenset((owner, os.geteuid(), 0)))
 
@@ -592,7 +593,7 @@ def _made_here(fd: int) -> os.stat_result | None:
     try:
         return os.fstat(probe)
     finally:
-        os.close(probe)
+        posix.close(probe)
 
 
 def _unnamed(directory: int) -> int:

@@ -181,7 +181,7 @@ class StrictResponse(http.client.HTTPResponse):
             version, status, reason = super()._read_status()  # type: ignore[misc]
             if status >= 200 or status == _SWITCHING:
                 head.fields()
-                if version == "HTTP/2.0":  # of a server that means no other protocol by that
+                if version in ("HTTP/2.0", "HTTP/2"):  # of a server that means no other protocol by that
                     version = "HTTP/1.0"  # as for llhttp: the connection is closed
                 return version, status, reason
             while head.readline(_HEAD) not in _LINE_ENDS:
@@ -199,7 +199,10 @@ class StrictResponse(http.client.HTTPResponse):
     def _get_chunk_left(self) -> int | None:
         """Return how much of the present chunk is left, None at the end of the body."""
         if self.chunk_left == 0:
-            if self._safe_read(2) != b"\r\n":  # type: ignore[attr-defined]
+            end = self._safe_read(1)  # type: ignore[attr-defined]
+            if end == b"\r":
+                end = self._safe_read(1)  # type: ignore[attr-defined]
+            if end != b"\n":  # some servers write that alone, as with the lines of a head
                 raise http.client.HTTPException("a chunk is longer than its length")
             self.chunk_left = None
         left: int | None = super()._get_chunk_left()  # type: ignore[misc]

@@ -163,7 +163,10 @@ def _stop(error: BaseException, exit_code: int) -> Stop:
     if isinstance(error, DownloaderError):
         source_broke = isinstance(error, SourceError)
         return Stop(error.exit_code, _encodable(str(error)), _encodable(detail), source_broke)
-    text = refusal(error) or f"a child process failed: {type(error).__name__}: {error}"
+    if text := refusal(error):
+        exit_code = DownloaderError.exit_code  # a file that the run needs, whenever the process needs it
+    else:
+        text = f"a child process failed: {type(error).__name__}: {error}"
     return Stop(exit_code, _encodable(text), _encodable(detail))
 
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from time import monotonic
 
 from downloader.core.checksum import MOST_READ
-from downloader.core.file_errors import Step, code_of
+from downloader.core.file_errors import Step, advice, code_of
 from downloader.core.item_states import OWNED, Claim
 from downloader.core.naming import shown
 from downloader.core.ownership import Rules, file_id, unsettled
@@ -101,7 +101,7 @@ class FilesSink:
         try:
             self._root = os.open(root, _DIRECTORY)
         except OSError as error:
-            raise DestinationError(f"{root}: {error.strerror}") from error
+            raise DestinationError(f"{root}: {advice(error)}") from error
         self._device = os.fstat(self._root).st_dev if one_system else -1
         # The directory of this process's descriptors, as names that can be linked; -1 if not available.
         self.open_files = -1
@@ -167,9 +167,12 @@ class FilesSink:
 
     def failed(self, error: OSError, name: str, step: Step = Step.PLACE) -> Exception:
         """Return the FetchError of ``name``, or the DestinationError, that ``error`` means."""
-        if os.fstat(self._root).st_nlink == 0:
-            # The destination was removed; the errno depends on the file system.
-            return destination_error(error, name, errno.ENOENT)
+        try:
+            removed = os.fstat(self._root).st_nlink == 0
+        except OSError as gone:  # with the file system, say with the daemon that serves it
+            return destination_error(gone, name)
+        if removed:
+            return destination_error(error, name, errno.ENOENT)  # the errno depends on the file system
         code = code_of(error.errno or 0, step)
         if not code:
             return destination_error(error, name)
@@ -233,7 +236,8 @@ class FilesSink:
         held = [each.fd for each in self._held.values()]
         for fd in (self._root, self.open_files, *held, *self._retired):
             if fd >= 0:
-                os.close(fd)
+                with contextlib.suppress(OSError):  # of a file system that is gone
+                    _close(fd)
         self._held.clear()
         self._retired.clear()
 
@@ -264,7 +268,7 @@ class FilesSink:
         except (OSError, FetchError):
             return -1
         if os.path.samestat(os.fstat(fresh), os.fstat(directory)):
-            os.close(fresh)
+            _close(fresh)
             return -1
         self._held[parent] = HeldDirectory(parent, fresh)
         self._release(directory)
@@ -314,7 +318,7 @@ class FilesSink:
         if directory in self._pins:
             self._retired.add(directory)
         else:
-            os.close(directory)
+            _close(directory)
 
     def pin(self, directory: int) -> None:
         """Keep ``directory`` open for a writer."""
@@ -329,7 +333,7 @@ class FilesSink:
         del self._pins[directory]
         if directory in self._retired:
             self._retired.discard(directory)
-            os.close(directory)
+            _close(directory)
 
     def _fd_of(self, held: HeldDirectory | None) -> int:
         return self._root if held is None else held.fd
@@ -375,7 +379,7 @@ class FilesSink:
                     raise
                 is_home = _may_be_home(segment) and _is_home(below, at)
                 if at != self._root:
-                    os.close(at)
+                    _close(at)
                 at = below
                 if is_home:
                     text = f"{shown(name)}: {shown(segment)} is the directory of the downloader's own files"
@@ -386,6 +390,6 @@ class FilesSink:
                     )
         except BaseException:
             if at != self._root:
-                os.close(at)
+                _close(at)
             raise
         return at

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import posix
 from typing import TYPE_CHECKING
 
 from downloader.config.extensions import Option
@@ -57,7 +57,7 @@ class DirectoryKind(Unsharded):
             try:
                 return "" if matches(fd, written.size, written.crc) else "changed since it was stored"
             finally:
-                os.close(fd)
+                posix.close(fd)
 
         return inspect
 

@@ -10,7 +10,7 @@ The ledger has size and checksum of the new file: it is what the item was about 
 from __future__ import annotations
 
 import contextlib
-import os
+import posix
 from collections.abc import Callable
 from pathlib import Path
 
@@ -60,4 +60,4 @@ def _is(entry: Entry, written: Written) -> bool:
     try:
         return matches(fd, written.size, written.crc)
     finally:
-        os.close(fd)
+        posix.close(fd)

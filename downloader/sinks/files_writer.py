@@ -113,7 +113,7 @@ def crc_at(leaf: str, directory: int) -> int:
             return UNREAD
         return crc_of(fd) if size <= READ_AT_ONCE else _crc_in_pieces(fd, size)
     finally:
-        os.close(fd)
+        _close(fd)
 
 
 def check_kept(name: str, found: os.stat_result, rules: Rules) -> None:
@@ -225,7 +225,7 @@ class FilesWriter:
         except OSError as error:
             self._met = _Met((), 0, error, times)
         finally:
-            os.close(fd)
+            _close(fd)
 
     def _is_same(self, found: os.stat_result) -> bool:
         """Return whether the file that has the name has the bytes of this one; may raise Unprepared."""

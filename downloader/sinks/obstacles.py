@@ -7,6 +7,7 @@ one that comes second fails; its message says what is in the way, and how to sto
 from __future__ import annotations
 
 import os
+import posix
 import stat
 
 from downloader.core.naming import SafeName, hashed
@@ -55,6 +56,6 @@ def _first_in(parent: int, leaf: str) -> str:
             with os.scandir(fd) as entries:
                 return next((os.fsencode(e.name).decode("utf-8", "replace") for e in entries), "")
         finally:
-            os.close(fd)
+            posix.close(fd)
     except OSError:
         return ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import posix
 import stat
 import sys
 from pathlib import Path
@@ -68,7 +69,7 @@ def file_matches(path: str, directory: int | None, size: int, crc: int) -> bool:
     try:
         return matches(fd, size, crc)
     finally:
-        os.close(fd)
+        posix.close(fd)
 
 
 def matches(fd: int, size: int, crc: int) -> bool:

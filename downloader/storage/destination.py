@@ -20,6 +20,7 @@ import msgspec
 
 from downloader.config.config import Config
 from downloader.core import item_states as core_marks
+from downloader.core.file_errors import advice
 from downloader.core.item_states import Claim
 from downloader.core.ownership import Rules
 from downloader.errors import UNDECODABLE, ConfigError, DestinationError, DownloaderError, JournalError
@@ -607,7 +608,7 @@ def _made(option: str, root: Path, directory: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno == errno.EROFS:
             raise ConfigError(f"{option} {root}: {error.strerror}; choose another directory") from None
-        raise DestinationError(f"{option} {root}: {error.strerror}") from error
+        raise DestinationError(f"{option} {root}: {advice(error)}") from error
 
 
 def begun_here(home: Directory) -> bool:

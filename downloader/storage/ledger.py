@@ -24,7 +24,6 @@ one file per worker process under ``DEST/.downloader/``.
 
 from __future__ import annotations
 
-import errno
 import mmap
 import os
 import struct
@@ -32,6 +31,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 from downloader.core import item_states as core_marks
+from downloader.core.file_errors import advice
 from downloader.core.item_states import IN_FLIGHT, UNOWNED, UNTOUCHED, ItemStates
 from downloader.errors import DestinationError, JournalError
 from downloader.files.directory import Entry, UnsafeFile
@@ -178,8 +178,7 @@ class Ledger:
         except UnsafeFile:
             raise
         except OSError as error:
-            room = "; free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
-            raise DestinationError(f"{path}: {error.strerror}{room}") from error
+            raise DestinationError(f"{path}: {advice(error)}") from error
         self._vacant = deque(range(slots))
         self._words = memoryview(self._map)[self._first_entry :].cast("q")
         self._begin = items, slots
@@ -272,7 +271,7 @@ def read(path: Entry) -> Iterator[tuple[int, ItemStates]]:
     except UnsafeFile:
         raise
     except OSError as error:
-        raise JournalError(f"{path}: {error.strerror}") from error
+        raise JournalError(f"{path}: {advice(error)}") from error
     begin, items, end, entries = 0, BATCH_ITEMS, len(content), 0
     if len(content) >= _BEGIN.size:
         magic, sized, slots, used = _BEGIN.unpack_from(content)

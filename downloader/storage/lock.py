@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from downloader.core.file_errors import advice
 from downloader.errors import DestinationError, InUse
 from downloader.files.directory import Directory, UnsafeFile, open_directory
 
@@ -32,12 +33,12 @@ def lock(home: Directory) -> int:
     except UnsafeFile:
         raise
     except OSError as error:
-        raise DestinationError(f"{path}: {error.strerror}") from error
+        raise DestinationError(f"{path}: {advice(error)}") from error
     try:
         owner = _locked_by(fd, lambda: os.pread(fd, 32, 0).decode("ascii", "replace").strip())
     except OSError as error:
         os.close(fd)
-        raise DestinationError(f"{path} cannot be locked: {error.strerror}") from error
+        raise DestinationError(f"{path} cannot be locked: {advice(error)}") from error
     if owner:
         os.close(fd)
         raise InUse(

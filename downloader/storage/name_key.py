@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from downloader.core.file_errors import advice
 from downloader.errors import ConfigError, DestinationError
 from downloader.files.directory import Directory, UnsafeFile, open_home
 
@@ -40,7 +41,7 @@ def name_key(home: Directory) -> bytes:
     except UnsafeFile:
         raise
     except OSError as error:
-        raise DestinationError(f"{path}: {error.strerror}") from error
+        raise DestinationError(f"{path}: {advice(error)}") from error
 
 
 def found_key(journal_root: str) -> bytes:

@@ -11,7 +11,6 @@ the batch, u64 batch) and the payload. The rest of the file is zeros.
 
 from __future__ import annotations
 
-import errno
 import mmap
 import os
 import re
@@ -19,6 +18,7 @@ import struct
 from collections.abc import Iterator
 
 from downloader.core.checksum import crc32
+from downloader.core.file_errors import advice
 from downloader.core.frames import MAX_FRAME
 from downloader.errors import DestinationError, JournalError
 from downloader.files.directory import Directory, Entry, UnsafeFile
@@ -88,8 +88,7 @@ class SpoolWriter:
             os.posix_fallocate(self._fd, start, room)
             self._map = mmap.mmap(self._fd, room, offset=start)
         except OSError as error:
-            advice = "; free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
-            raise DestinationError(f"{self._path}: {error.strerror}{advice}") from error
+            raise DestinationError(f"{self._path}: {advice(error)}") from error
         self._start, self._at, self._room = start, used - start, room
 
     def close(self) -> None:
@@ -119,7 +118,7 @@ def frames(path: Entry) -> Iterator[tuple[int, int, int]]:
     except UnsafeFile:
         raise
     except OSError as error:
-        raise JournalError(f"{path}: {error.strerror}") from error
+        raise JournalError(f"{path}: {advice(error)}") from error
 
 
 def read_frame(fd: int, seq: int, at: int, length: int) -> bytes | None:

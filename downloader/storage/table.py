@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from downloader.core.file_errors import advice
 from downloader.errors import JournalError
 from downloader.files.database import connect, failure
 from downloader.files.directory import Entry, UnsafeFile, open_directory
@@ -126,7 +127,7 @@ class Rows:
         except UnsafeFile:
             raise
         except OSError as error:
-            raise JournalError(f"{self.path}: {error.strerror}") from error
+            raise JournalError(f"{self.path}: {advice(error)}") from error
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:

@@ -565,7 +565,12 @@ class Worker:
             return  # by a concurrent call
         self.drained = True
         for batch in list(self.batches.values()):
-            self.link.send(batch.returned())
+            try:
+                self.link.send(batch.returned())
+            except (
+                DestinationError
+            ) as error:  # of what a shard had still to write; the ledger has the others
+                self.link.send(Stop(error.exit_code, str(error)))
         self.batches.clear()
         self.finished.set()
 

@@ -6,17 +6,22 @@ that each of them has for it; where NTFS can be mounted, it is tried on that.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
 import resource
 import shutil
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
+from harness import Job
 from servers import Answer, Request, Server, ok
 
 from downloader.core.file_errors import Step, code_of
@@ -325,6 +330,39 @@ def test_own_files_on_ntfs(run_downloader: Run, ntfs: Path) -> None:
             assert (root / "list.txt").read_text() == lines
             assert json.loads((root / "report.json").read_text())["listed"] == 5
     assert run_downloader("verify", root).returncode == 0
+
+
+@pytest.mark.parametrize("store", ["files", "tar", "parquet"])
+def test_file_system_whose_daemon_dies(
+    start: Callable[..., Job], tmp_path: Path, ntfs: Path, store: str
+) -> None:
+    """It is the destination's failure, whatever the processes were doing with their descriptors.
+
+    It may have lost what it had not written, like a disk that was pulled out, so the job is not resumed."""
+    root = ntfs / "d"
+    go = threading.Event()
+
+    def answer(request: Request) -> list[Any]:
+        if len(server.requests) > 30:
+            go.wait(30)
+        return ok(request.target.encode() * 2_000)
+
+    def serves(process: psutil.Process) -> bool:
+        with contextlib.suppress(psutil.Error):
+            return str(ntfs) in process.cmdline()
+        return False
+
+    with Server(default=answer) as server:
+        path = tmp_path / "l.txt"
+        path.write_text("".join(f"{server.url}/{n}\n" for n in range(60)))
+        argv = (path, "-o", root, "--store", store, "--json", *(("--shard-files", 10) * (store != "files")))
+        job = start(*argv, "--connections", 4)
+        job.until(lambda: len(server.requests) > 30)
+        (daemon,) = filter(serves, psutil.process_iter())
+        daemon.kill()
+        psutil.wait_procs([daemon], 20)
+        go.set()
+        assert (job.wait(), "process failed" in job.err, job.err.count("\n")) == (4, False, 1), job.err
 
 
 def test_mirror_on_ntfs(run_downloader: Run, ntfs: Path) -> None:

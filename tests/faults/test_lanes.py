@@ -130,8 +130,9 @@ def test_fields_without_a_valid_name_do_not_matter(lane: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("lane", LANES)
-def test_chunks_that_are_stated_twice(lane: str, tmp_path: Path) -> None:
-    """By an application and its server. With another coding beside them, the body would not be the file."""
+def test_framing_that_curl_takes(lane: str, tmp_path: Path) -> None:
+    """Chunks stated by an application and its server; other versions; line feeds alone. With another coding
+    beside the chunks, the body would not be the file."""
     ok_line, chunked = b"HTTP/1.1 200 OK\r\n", b"Transfer-Encoding: chunked\r\n"
     body = b"\r\n5\r\nwhole\r\n0\r\n\r\n"
     whole: dict[str, Answer] = {
@@ -140,10 +141,18 @@ def test_chunks_that_are_stated_twice(lane: str, tmp_path: Path) -> None:
         "listed": [ok_line + b"Transfer-Encoding: chunked, Chunked\r\n" + body],
         "two": [b"HTTP/2.0 200 OK\r\nContent-Length: 5\r\n\r\nwhole"],
         "two-chunks": [b"HTTP/2.0 200 OK\r\n" + chunked + body, CLOSE],
+        "short-two": [b"HTTP/2 200 OK\r\nContent-Length: 5\r\n\r\nwhole"],
+        "two-blanks": [b"HTTP/1.1  200 OK\r\nContent-Length: 5\r\n\r\nwhole"],
+        "identity": [ok_line + b"Transfer-Encoding: identity, chunked\r\n" + body],
+        "identity-line": [ok_line + b"Transfer-Encoding: Identity\r\n" + chunked + body],
+        "line-feeds": [ok_line + chunked + body.replace(b"\r", b"")],
+        "feeds-of-data": [ok_line + chunked + body.replace(b"whole\r", b"whole")],
     }
     gzip = b"Transfer-Encoding: gzip\r\n"
     fields = (gzip + chunked, chunked + gzip, gzip.lower() + chunked, chunked + gzip.lower())
     wrong = {f"wrong{n}": [ok_line + each + body, CLOSE] for n, each in enumerate(fields)}
+    for n, end in enumerate((b"\r0\r\n", b"0\r\n", b"!\n0\r\n", b"\r\r\n0\r\n")):
+        wrong[f"end{n}"] = [ok_line + chunked + b"\r\n5\r\nwhole" + end + b"\r\n", CLOSE]
     # On a host of its own each: a few that are handed over leave all of a host to the requests client.
     with ExitStack() as running:
         servers = [running.enter_context(Server({f"/{n}": each})) for n, each in (whole | wrong).items()]

@@ -342,7 +342,7 @@ def test_a_small_file_that_cannot_be_written_has_no_name(
 
 
 def test_missing_destination(tmp_path: Path) -> None:
-    with pytest.raises(DestinationError, match="No such file"):
+    with pytest.raises(DestinationError, match="the destination was removed"):
         FilesSink(tmp_path / "none", "flat", Rules())
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import posix
 from time import time
 from typing import TYPE_CHECKING
 
@@ -125,7 +126,7 @@ class SampleWriter:
             self._batch.part.free(self._room)
             self._room = None
         if self._file >= 0:
-            os.close(self._file)
+            posix.close(self._file)
             self._file = -1
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import posix
 
 from downloader.core.item_states import written
 from downloader.files.directory import Directory, UnsafeFile
@@ -23,7 +24,7 @@ def kept_samples(home: Directory, shard: int) -> tuple[int, int]:
         try:
             return _in_part(fd)
         finally:
-            os.close(fd)
+            posix.close(fd)
     except FileNotFoundError:
         pass
     except UnsafeFile:

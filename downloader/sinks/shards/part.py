@@ -53,7 +53,7 @@ def recover(path: Entry, expected: dict[str, tuple[int, int]]) -> list[WholeSamp
             os.ftruncate(fd, end)
             return kept
         finally:
-            os.close(fd)
+            posix.close(fd)
     except OSError as error:
         raise destination_error(error, str(path)) from error
 
@@ -71,7 +71,7 @@ def _rewritten(fd: int, path: Entry, kept: list[WholeSample]) -> list[WholeSampl
             moved.append(sample._replace(start=end, end=end + length))
             end += length
     finally:
-        os.close(target)
+        posix.close(target)
     other.rename(path.leaf)
     return moved
 
@@ -188,7 +188,7 @@ class Part:
             for at in range(0, room.size, PIECE):
                 in_thread(_copy, source, at, target, room.content + at, min(PIECE, room.size - at))
         finally:
-            os.close(target)
+            posix.close(target)
 
     def fill(self, room: Room) -> None:
         """Make ``room``, whose content was copied, a sample. Raises OSError."""
@@ -222,10 +222,14 @@ class Part:
         self.close()
 
     def close(self) -> None:
-        """Close the file; what was not flushed is lost."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        """Close the file; what was not flushed is lost. Raises DestinationError."""
+        fd, self._fd = self._fd, -1
+        if fd < 0:
+            return
+        try:
+            posix.close(fd)
+        except OSError as error:  # a file system over a network may tell only now what it could not write
+            raise destination_error(error, str(self._path)) from error
 
 
 class Room:
