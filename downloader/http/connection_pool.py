@@ -103,7 +103,7 @@ class Census:
         self.resolver = resolver
         self.open = 0
         self.peak = 0
-        # Idle connections of both clients, the longest idle first; each has a ``key``.
+        # Idle connections of both clients, the longest idle first; each has a ``key`` and ``leave()``.
         self.idle: dict[Any, None] = {}
         self._of_host: dict[tuple[str, int], int] = {}
         self.parked = 0
@@ -199,6 +199,11 @@ class Census:
         """Close the idle connections to ``key``."""
         for idle in [each for each in self.idle if each.key == key]:
             idle.close()
+
+    def leave_idle(self, key: tuple[str, int]) -> None:
+        """Close the idle connections to ``key``; the next go to other machines, if there are."""
+        for idle in [each for each in self.idle if each.key == key]:
+            idle.leave()
 
     def leave(self, key: tuple[str, int]) -> None:
         """Stop counting a connection to ``key``, which was closed."""
@@ -365,6 +370,11 @@ class _CountedConnection:
                 self.census.leave(self.key)
                 if self._address and not self.good:
                     self.census.resolver.try_others(self._dns_host, self._address)
+
+    def leave(self) -> None:
+        """Close the connection to a machine that is of no use, whatever it has served before."""
+        self.good = False
+        self.close()
 
     @property
     def is_connected(self) -> bool:

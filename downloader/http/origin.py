@@ -11,6 +11,7 @@ from typing import Any
 
 from requests.utils import select_proxy
 from urllib3 import HTTPHeaderDict
+from urllib3.util import parse_url
 
 from downloader.http.cookies import Cookies
 
@@ -25,7 +26,8 @@ class Origin:
 
     ``proxy``: its URL, "" if there is none; ``forwarded``: the proxy forwards the requests instead of
     opening a tunnel. ``plain``: connections are a socket, or TLS on a socket, and not TLS within the TLS of
-    a proxy. ``host``: its name or address. ``has_extra_headers``: some requests have headers of their own.
+    a proxy. ``host``: its name or address. ``peer``: whom connections are opened to, with the port: it, or
+    its proxy. ``has_extra_headers``: some requests have headers of their own.
     """
 
     __slots__ = (
@@ -37,6 +39,7 @@ class Origin:
         "headers",
         "host",
         "key",
+        "peer",
         "plain",
         "pool",
         "port",
@@ -62,6 +65,7 @@ class Origin:
         self.proxies = proxies
         self.proxy = (select_proxy(key, proxies) or "") if proxies else ""
         self.forwarded = bool(self.proxy) and key.startswith("http:")
+        self.peer = _address_of(self.proxy) if self.proxy else address
         self.plain = self.forwarded or not self.proxy.lower().startswith("https:")
         self.site = _site_of(key, headers.get("Host", ""))
         self._cookies = cookies
@@ -78,6 +82,11 @@ class Origin:
             self._changes = changes
             self._sends_cookies = self._cookies.are_for(self.site)
         return self._sends_cookies
+
+
+def _address_of(proxy: str) -> tuple[str, int]:
+    url = parse_url(proxy)
+    return url.host or "", url.port or (443 if url.scheme == "https" else 80)
 
 
 def _site_of(key: str, host_field: str) -> str:

@@ -238,15 +238,17 @@ class HttpSession(requests.Session):
         return response
 
     def try_elsewhere(self, key: str) -> None:
-        """Open new connections to origin ``key``, which is down: another machine of it may be up."""
-        origin = self._origin(key)
-        if self.resolver.may_have_others(origin.host):
-            self.census.close_idle((origin.host, origin.port))
+        """Open new connections to origin ``key``, which is down: another machine of it may be up.
+
+        Behind a proxy, another machine of that may reach it.
+        """
+        peer = self._origin(key).peer
+        if self.resolver.may_have_others(peer[0]):
+            self.census.leave_idle(peer)
 
     def close_idle(self, key: str) -> None:
         """Close the idle connections to origin ``key``."""
-        origin = self._origin(key)
-        self.census.close_idle((origin.host, origin.port))
+        self.census.close_idle(self._origin(key).peer)
 
     def template(self, origin: Origin) -> tuple[bytes, bytes]:
         """Return the bytes before and after the target in a GET that urllib3 sends to ``origin``."""

@@ -152,7 +152,7 @@ class HostFailures:
                 schedule.condemn(host, error.code, error.detail, now)
                 return None
         pause = self._pause(host, rounds, error if asked else None, now)
-        if begins and not asked:
+        if begins:
             # Before it ends, and when what is in flight has failed and its connections are idle.
             gevent.spawn_later(pause * _LATE, self._session.try_elsewhere, host.key)
         return None

@@ -34,6 +34,8 @@ class Bad(NamedTuple):
 MACHINES = {
     "refuses with 503": Bad(status(503)),
     "fails with 500": Bad(status(500)),
+    "asks to wait with 503": Bad(status(503, "Retry-After: 1")),
+    "asks to wait with 429": Bad(status(429, "Retry-After: 1")),
     "resets each request": Bad([RESET]),
     "resets each connection": Bad(connected=[RESET]),
     "closes each connection": Bad(connected=[CLOSE]),
@@ -67,6 +69,27 @@ def test_another_machine_behind_the_name_serves(machine: str, lane: str, tmp_pat
         scheme = "http" if context is None else "https"
         listed = "\n".join(f"{scheme}://{NAME}:{good.port}/f{n}" for n in range(FILES))
         argv = ("--lane", lane, "--dns-server", names, *options)
+        result = download("-", tmp_path / "d", *argv, stdin=listed)
+    assert (result.exit, result.codes) == (0, {})
+    assert result.files == {f"f{n}": b"whole" for n in range(FILES)}
+
+
+@pytest.mark.parametrize("lane", ["auto", "requests"])
+@pytest.mark.parametrize("answer", ["first", "later"])
+def test_another_machine_behind_the_name_of_the_proxy_serves(
+    answer: str, lane: str, tmp_path: Path
+) -> None:
+    """One machine of the proxy fails, from its first request on or from a later one."""
+
+    def fails(request: Request) -> Sequence[Step]:
+        return status(503) if answer == "first" or len(bad.requests) > 20 else ok(b"whole")
+
+    with ExitStack() as running:
+        good = running.enter_context(Server(default=ok(b"whole")))
+        bad = running.enter_context(Server(default=fails, host=BAD[0], port=good.port))
+        names = running.enter_context(name_server([BAD[0], "127.0.0.1"]))
+        listed = "\n".join(f"http://files.test/f{n}" for n in range(FILES))
+        argv = ("--lane", lane, "--dns-server", names, "--proxy", f"http://{NAME}:{good.port}", *OPTIONS)
         result = download("-", tmp_path / "d", *argv, stdin=listed)
     assert (result.exit, result.codes) == (0, {})
     assert result.files == {f"f{n}": b"whole" for n in range(FILES)}

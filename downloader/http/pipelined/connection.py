@@ -600,6 +600,11 @@ class PipelinedConnection:
         """Disable pipelining, since a response came through a proxy."""
         self.origin_state.disable_pipelining("a proxy is in the path (Via)")
 
+    def leave(self) -> None:
+        """Close the idle connection, whose machine is of no use now."""
+        self._transport.failed()
+        self.close()
+
     def close(self) -> None:
         """Close the socket. The census also calls this, to make room for another connection."""
         self._enter(Event.CLOSE)

@@ -165,6 +165,10 @@ class Transport:
         """Record that a request through it has succeeded; see ``connection_pool``."""
         self._connection.good = True
 
+    def failed(self) -> None:
+        """Record that its machine is of no use now; see ``connection_pool``."""
+        self._connection.good = False
+
     def acknowledge(self) -> None:
         """Acknowledge all received data immediately.
 
