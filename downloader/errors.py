@@ -118,6 +118,11 @@ class FetchError(Exception):
         return self.retry_after is not None and self.code in _PAUSING
 
     @property
+    def answered(self) -> bool:
+        """Return whether the host has sent a status that means a failure."""
+        return self.code.startswith("http-")
+
+    @property
     def transient(self) -> bool:
         """Return whether another attempt may succeed."""
         return (failure_kind(self.code).retry or self.asks_to_wait) and not self.permanent

@@ -29,6 +29,7 @@ from downloader.core.naming import shown
 from downloader.core.pipeline_window import longest_drain
 from downloader.core.read_ahead import max_resting, wants_more
 from downloader.core.scheduler import Scheduler
+from downloader.core.stopped_time import StoppedTime
 from downloader.errors import Blame, DestinationError, FetchError, failure_kind
 from downloader.http.exceptions import Preempted
 from downloader.http.origin import Origin
@@ -142,6 +143,7 @@ class Worker:
         )
         self.schedule.stalled = self.mirrors.stalled
         self.retries = Retries(config.retry_policy, self.schedule, builder, self.mirrors)
+        self.stopped = StoppedTime(monotonic())
         self.finished, self._due, self._idle = Event(), Event(), Event()
 
     # leases in
@@ -425,14 +427,11 @@ class Worker:
         host = schedule.host(error.origin) if error.origin else task.host
         if failure_kind(error.code).blame is Blame.FILE and not error.asks_to_wait:
             self.host_succeeded(host)  # a host that says "there is no such file" is working
+        elif retry and not error.answered and self.stopped.interrupted(began, now):
+            self._uncharged(task)
+            return
         elif (wait := self.hosts.failed(host, error, fresh, began)) is not None and not task.item.mirrors:
-            task.attempts -= 1
-            batch.retries += 1
-            if wait:
-                schedule.add_later(task, now + wait)
-            else:
-                schedule.requeue(task)
-            self._dispatch_soon()
+            self._uncharged(task, wait)
             return
         if error.origin and task.movable:
             self.mirrors.stalled(task.host)  # it leads to that host
@@ -445,6 +444,16 @@ class Worker:
             self._dispatch_soon()
         else:
             self._fail(batch, task.index, task.item, error, task.attempts)
+
+    def _uncharged(self, task: FetchTask, wait: float = 0.0) -> None:
+        """Make the attempt at ``task`` once more in ``wait`` seconds."""
+        task.attempts -= 1
+        task.batch.retries += 1
+        if wait:
+            self.schedule.add_later(task, monotonic() + wait)
+        else:
+            self.schedule.requeue(task)
+        self._dispatch_soon()
 
     def _give_up(self, task: FetchTask, error: FetchError, attempts: int) -> None:
         """Fail the item of ``task``, unless it has a mirror."""
@@ -518,6 +527,7 @@ class Worker:
         while True:
             self.link.send(self.make_heartbeat())
             gevent.sleep(1)
+            self.stopped.beat(monotonic())
             self._note_receiving()
 
     def _note_receiving(self) -> None:

@@ -11,13 +11,16 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
-from harness import DevServer, Job, serving
+from harness import DevServer, Job, serving, stored
+from servers import Request, Server, ok
 from shard_parts import examples, failed, publishing
 from test_publisher_kills import publisher_pid
 
@@ -321,3 +324,29 @@ def test_run_of_a_program_that_stops(dev_server: Callable[..., DevServer], tmp_p
         assert not psutil.wait_procs(below, 10)[1]
     finally:
         job.close()
+
+
+@pytest.mark.parametrize("lane", ["auto", "requests"])
+def test_time_in_which_a_run_was_stopped_is_no_silence_of_a_server(
+    start: Callable[..., Job], tmp_path: Path, lane: str
+) -> None:
+    """Ctrl-Z and `fg`, or a container that is paused: no attempt of the files in flight is charged."""
+    go = threading.Event()
+
+    def answer(request: Request) -> list[Any]:
+        go.wait(60)
+        return ok(b"whole")
+
+    with Server(default=answer) as server:
+        path = tmp_path / "l.txt"
+        path.write_text("".join(f"{server.url}/{n}\n" for n in range(8)))
+        quick = ("--retries", 0, "--read-timeout", "4s", "--workers", 1, "--connections", 8, "--lane", lane)
+        job = start(path, "-o", tmp_path / "d", *quick)
+        job.until(lambda: len(server.requests) >= 8)
+        os.killpg(job.pid, signal.SIGSTOP)
+        time.sleep(5)  # what is tried: no event can tell that the time is over
+        os.killpg(job.pid, signal.SIGCONT)
+        job.until(lambda: len(server.requests) >= 16)
+        go.set()
+        assert job.wait() == 0, job.err
+    assert stored(tmp_path / "d") == {str(n): b"whole" for n in range(8)}
