@@ -1,4 +1,4 @@
-"""--engine ray: exit code, report, --failures and --manifest where files fail, after Ctrl-C, beside files of others.
+"""--engine ray: exit code, report, --failures, --manifest: files that fail, Ctrl-C, files of the user.
 
 Small, so that they run each time: the other tests of whole jobs that fail are slow.
 """
@@ -76,7 +76,7 @@ def test_job_with_failed_files_ends_with_its_report(nodes: Nodes, tmp_path: Path
 
 @pytest.mark.parametrize("existing", ["replace", "keep"])
 def test_files_of_the_user_under_the_names_of_shards(nodes: Nodes, tmp_path: Path, existing: str) -> None:
-    """They appear in the middle of the job; each that is replaced is counted, and `verify` replaces none."""
+    """They appear in the middle of a job; each that is replaced is counted, `verify` replaces none."""
     dest = tmp_path / "d"
     taken = ["00001.tar", "00001.parquet", "00001_stats.json", "shards.json", "sizes.json"]
     taken = taken if existing == "replace" else taken[:1]
