@@ -260,6 +260,7 @@ class _Driver:
 
     def _on_outcome(self, fleet: FleetClient, outcome: Outcome) -> None:
         name = outcome.name
+        self._slices.merged.tally += Tally(replaced=outcome.replaced)
         done = self._directory.done(name)
         if done is not None:
             # Whichever attempt was first, even if this one was lost right after it.
@@ -331,6 +332,7 @@ class _Driver:
         wrong = failed + self._slices.merged.total().doubtful
         exit_code = 130 if self._signals else self._stop.exit_code if self._stop else int(wrong > 0)
         usage = resource.getrusage(resource.RUSAGE_SELF)
+        self._slices.merged.tally += Tally(replaced=self._slices.shards.replaced)
         report = self._slices.merged.make(
             source=self._config.shown_source,
             destination=self._config.output.encode("utf-8", "backslashreplace").decode(),

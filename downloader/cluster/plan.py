@@ -32,7 +32,7 @@ from downloader.core.naming import COLON
 from downloader.core.slices import plan_digest
 from downloader.errors import UNDECODABLE, ConfigError, JournalError
 from downloader.files.directory import Entry
-from downloader.messages import Item
+from downloader.messages import Failure, Item
 from downloader.reporting.manifest_rows import RowsMade
 from downloader.reporting.record import Report
 from downloader.sinks.shards.staging import StagedShard
@@ -64,6 +64,11 @@ class FailedItem(msgspec.Struct, frozen=True):
     attempts: int
     file: int = 0
     foreign: bool = False
+
+    @property
+    def failure(self) -> Failure:
+        """What failed, for a report."""
+        return Failure(self.item, self.name, self.url, self.code, self.detail, self.attempts)
 
     @property
     def claim(self) -> Claim:

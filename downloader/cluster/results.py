@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 
-import msgspec
-
 from downloader.cluster.manifest import write_cluster_manifest
 from downloader.cluster.plan import Done, Head, PlanDirectory
 from downloader.config.config import Config
@@ -52,4 +50,4 @@ def write_results(
 def _failures(directory: PlanDirectory, dones: Collection[Done]) -> Iterator[Failure]:
     for done in dones:
         for each in directory.failed(done):
-            yield Failure(*msgspec.structs.astuple(each))
+            yield each.failure

@@ -93,7 +93,9 @@ def staging_of(config: Config) -> Staging:
     if config.is_bucket:
         home = local_home(config)
         endpoint_url, region = config.store_option("endpoint_url"), config.store_option("region")
-        return StagingBucket(config.output, home, endpoint_url, region, config.stall_timeout)
+        return StagingBucket(
+            *(config.output, home, endpoint_url, region, config.stall_timeout), existing=config.existing
+        )
     return StagingDirectory(config.output, durable=config.fsync, existing=config.existing)
 
 
@@ -104,6 +106,7 @@ class NodeShards:
     """The shards of one attempt at the slice ``name``; ``config`` is that of the job's slices.
 
     ``staging``: where they are published, "" before ``stage`` and where the job has no shards.
+    ``replaced``: how many files of somebody else had the names that this object has given.
     """
 
     def __init__(self, config: Config, directory: PlanDirectory, name: str) -> None:
@@ -112,12 +115,13 @@ class NodeShards:
         self._name = name
         self._has = has_shards(config)
         self.staging = ""
+        self.replaced = 0
 
     def is_done(self) -> bool:
         """Return whether the slice is done; its shards then have their names. Raises DestinationError."""
         done = self._directory.done(self._name)
         if done is not None and done.staging:
-            staging_of(self._config).move(done.staging, done.shards)
+            self.replaced += staging_of(self._config).move(done.staging, done.shards)
         return done is not None
 
     def stage(self, scratch: Scratch) -> Config:
@@ -192,12 +196,16 @@ def shards_of_slice(config: Config) -> list[StagedShard]:
 
 
 class DriverShards:
-    """The shards of a job, for its driver. Every method raises DestinationError."""
+    """The shards of a job, for its driver. Every method raises DestinationError.
+
+    ``replaced``: how many files of somebody else had the names that this object has given.
+    """
 
     def __init__(self, config: Config) -> None:
         self._config = config
         self._has = has_shards(config)
         self._dones: dict[str, Done] = {}
+        self.replaced = 0
 
     def add(self, done: Done) -> None:
         """Add a slice that is done."""
@@ -217,7 +225,7 @@ class DriverShards:
             slice_name = name.partition(".")[0]
             done = self._dones.get(slice_name)
             if done is not None and done.staging == name:
-                staging.move(name, done.shards)
+                self.replaced += staging.move(name, done.shards)
             elif done is not None or slice_name not in known:
                 unwanted.append(name)
         if unwanted:
@@ -229,7 +237,7 @@ class DriverShards:
         if not self._has or (settled and self._config.is_bucket):
             return  # a bucket is looked at in the end
         staging = staging_of(self._config)
-        staging.move(done.staging, done.shards)
+        self.replaced += staging.move(done.staging, done.shards)
         others = [name for name in staging.names() if name.partition(".")[0] == done.name]
         staging.remove(others)
 
@@ -251,7 +259,7 @@ class DriverShards:
         endpoint_url, region = config.store_option("endpoint_url"), config.store_option("region")
         in_order = [file for number in sorted(files) for file in files[number]]
         with open_home(Path(local_home(config))) as home:
-            write_indexes_of(
+            self.replaced += write_indexes_of(
                 in_order,
                 config.output,
                 home,

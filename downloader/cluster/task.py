@@ -69,13 +69,17 @@ class SliceTask(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """How an attempt ended. ``reason`` is for a person."""
+    """How an attempt ended. ``reason`` is for a person.
+
+    ``replaced``: how many files of somebody else it has replaced, except those that its record counts.
+    """
 
     name: str
     how: End
     reason: str = ""
     attempt: str = ""
     node: str = ""
+    replaced: int = 0
 
 
 def run_slice(task: SliceTask, config: bytes, board: Any, node: str, node_id: str = "") -> Outcome:
@@ -87,16 +91,17 @@ def run_slice(task: SliceTask, config: bytes, board: Any, node: str, node_id: st
     attempt = f"{os.getpid():x}-{os.urandom(6).hex()}"
     exchange = _Exchange(board, task.name, attempt, node, node_id)
     exchange.tell_slow()
-    directory = PlanDirectory(*msgspec.structs.astuple(task.at))
+    at = task.at
+    directory = PlanDirectory(at.journal_root, at.endpoint_url, at.region)
     settings, disk = _settings(task, decode(config))
     shards = NodeShards(settings, directory, task.name)
     base = os.path.expandvars(task.scratch) if task.scratch else ""
     if shards.is_done():
-        return Outcome(task.name, "done", "", attempt, node)
+        return Outcome(task.name, "done", "", attempt, node, shards.replaced)
     with scratch_of(base, task.plan, task.name, attempt) as scratch:
         if shards.is_done():
             scratch.remove()  # by the attempt that had it before
-            return Outcome(task.name, "done", "", attempt, node)
+            return Outcome(task.name, "done", "", attempt, node, shards.replaced)
         staged = shards.stage(scratch)
         items = directory.files.local(task.items, scratch.path)
         result, last_words = _attempt(task, staged, exchange, scratch, attempt, items)
@@ -107,7 +112,7 @@ def run_slice(task: SliceTask, config: bytes, board: Any, node: str, node_id: st
         if outcome.how == "done":
             scratch.remove()
     shards.ended(scratch)
-    return outcome
+    return msgspec.structs.replace(outcome, replaced=outcome.replaced + shards.replaced)
 
 
 def _settings(task: SliceTask, config: Config) -> tuple[Config, str]:
@@ -136,9 +141,10 @@ def _outcome(
     if report is None:
         return Outcome(task.name, "failed", f"on {node}: {result.error}", attempt, node)
     if report.exit_code == 130:
-        return Outcome(task.name, "drained", "", attempt, node)
+        return Outcome(task.name, "drained", "", attempt, node, report.replaced)
     if not report.complete:
-        return Outcome(task.name, "failed", f"on {node}: {report.stopped_by}", attempt, node)
+        reason = f"on {node}: {report.stopped_by}"
+        return Outcome(task.name, "failed", reason, attempt, node, report.replaced)
 
     def keep(kind: str, path: str) -> str:
         # Beside the result, whatever that says.
@@ -154,9 +160,10 @@ def _outcome(
         stored=keep("stored", result.stored),
         disk=disk,
     )
-    if not directory.publish(record):
-        directory.discard(record)
-    return Outcome(task.name, "done", "", attempt, node)
+    if directory.publish(record):
+        return Outcome(task.name, "done", "", attempt, node)
+    directory.discard(record)
+    return Outcome(task.name, "done", "", attempt, node, report.replaced)
 
 
 def _attempt(

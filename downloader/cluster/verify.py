@@ -32,6 +32,7 @@ from downloader.sinks.shards.staging import StagingDirectory
 from downloader.sinks.shards.stats import FileStats
 from downloader.sinks.sink import Written
 from downloader.sinks.stored import is_inside, place
+from downloader.sinks.taken_names import NameTaken
 from downloader.storage.destination import home_of
 from downloader.storage.name_owners import CHUNK, file_at
 from downloader.storage.verify import Verified
@@ -222,14 +223,19 @@ class _Verifying:
             self._records[shard.number] = ShardRecord(shard.files, shard.others, of_shard)
 
     def _move(self, dones: list[Done]) -> list[str]:
-        """Give shards their names that a driver has not given them; return where those were published."""
-        staging = StagingDirectory(self._output)
+        """Give shards their names that a driver has not given them; return where those were published.
+
+        Raises NameTaken if a file of somebody else has one: it is for the next run to replace it.
+        """
+        staging = StagingDirectory(self._output, existing="keep")
         left = set(staging.names())
         here = [done for done in dones if done.staging in left]
         for done in here:
             for shard in done.shards:
                 try:
                     staging.move(done.staging, [shard], last=False)
+                except NameTaken:
+                    raise
                 except DestinationError:
                     continue  # its samples are found missing
         return [done.staging for done in here]

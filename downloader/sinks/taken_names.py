@@ -11,12 +11,12 @@ __all__ = ["NameTaken", "give_name"]
 
 
 class NameTaken(DestinationError):
-    """A file of somebody else has a name that is needed, and --existing forbids to replace it."""
+    """A file of somebody else has a name that is needed, and may not be replaced."""
 
     def __init__(self, root: str, name: str) -> None:
         super().__init__(
-            f"{root} has {name}, which is not of this job, and --existing forbids to replace it; move it "
-            "away, and run the same command again"
+            f"{root} has {name}, which is not of this job and stays (--existing); move it away, and run "
+            "the same command again"
         )
 
 

@@ -17,10 +17,12 @@ from downloader.cluster.retry import failed_items, plan_again
 from downloader.cluster.shards import DriverShards
 from downloader.cluster.task import Outcome, PlanAt, SliceTask, run_slice
 from downloader.config.config import Config
+from downloader.core.ownership import Existing
 from downloader.core.slices import plan_digest
 from downloader.messages import Item
 from downloader.sinks.shards.options import shard_options
 from downloader.sources.slice_file import write_items
+from downloader.storage.destination import foreign_before
 
 __all__ = ["ShardPlan", "environ", "run_attempt"]
 
@@ -31,7 +33,8 @@ DIGEST = plan_digest({"plan": 1})
 class ShardPlan:
     """A plan of slices with shards of ``shard_files`` items; the source is ``source``.
 
-    ``bucket``: where the shards go, in place of ``dest``, which then has the plan only.
+    ``bucket``: where the shards go, in place of ``dest``, which then has the plan only. ``existing``: see
+    --existing.
     """
 
     dest: Path
@@ -39,9 +42,11 @@ class ShardPlan:
     shard_files: int
     options: dict[str, Any]
     bucket: str = ""
+    existing: Existing = "replace"
 
     def __post_init__(self) -> None:
         self.dest.mkdir(exist_ok=True)
+        self._since = foreign_before(str(self.dest))
         (self.dest / ".downloader").mkdir(exist_ok=True)
         self.directory = PlanDirectory(str(self.dest))
         plan = Plan(
@@ -71,6 +76,7 @@ class ShardPlan:
             journal=str(self.dest) if self.bucket else "",
             store=store,
             store_options=options,
+            existing=self.existing,
             connections=4,
             pipeline=1,  # so that few requests are in flight when an attempt is killed
             slice_files=1000,
@@ -79,7 +85,7 @@ class ShardPlan:
     @property
     def slices(self) -> bytes:
         """Return the Config of its slices, encoded."""
-        return configs.encode(configs.for_slices(self.config, 1, 0, 0))
+        return configs.encode(configs.for_slices(self.config, 1, 0, self._since))
 
     def add(self, names: list[str], *, ended: bool = False) -> str:
         """Add a slice of the source with these items; return its name."""
@@ -113,14 +119,15 @@ class ShardPlan:
         assert done is not None
         return done
 
-    def drive(self) -> None:
-        """Do what a driver does with shards at its start and at its end."""
+    def drive(self) -> int:
+        """Do what a driver does with shards at its start and its end; return how many files it replaced."""
         shards = DriverShards(self.config)
         for name in self.heads:
             if (done := self.directory.done(name)) is not None:
                 shards.add(done)
         shards.take_up(self.heads)
         shards.finish(self.heads)
+        return shards.replaced
 
 
 def run_attempt(name: str, dest: str, scratch: str, config: bytes, node: str) -> Outcome:

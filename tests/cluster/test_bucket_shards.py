@@ -15,13 +15,16 @@ from bucket_server import KEY, SECRET, BucketServer, servers, set_credentials
 from checker import Truth
 from harness import AFTER_IMPORT, run, serving
 from ray_nodes import ray_nodes
+from servers import Server, ok
 from slice_parts import ShardPlan, run_attempt
 from test_ray_engine import done, options, report, wait_for_slices
+
+from downloader.errors import DestinationError
 
 pytest.importorskip("obstore")
 
 # Each request to a bucket starts a process, which takes a second.
-pytestmark = pytest.mark.slow
+slow = pytest.mark.slow
 
 _KEYS = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "NO_PROXY": "127.0.0.1"}
 # Kills the process that gives objects their final names: $KILL_AT of its copies and removals are done.
@@ -78,6 +81,7 @@ def check_bucket(server: BucketServer, prefix: str, files: int, shard_files: int
     assert sum(each["nsamples"] for each in listed) == files
 
 
+@slow
 @pytest.mark.parametrize("at", [0, 1, 2, 7, 11, 12])
 def test_kill_while_objects_get_their_names(
     server: BucketServer, tmp_path: Path, at: int, monkeypatch: pytest.MonkeyPatch
@@ -106,6 +110,38 @@ def test_kill_while_objects_get_their_names(
     check_bucket(server, prefix, 120, 60)
 
 
+@pytest.mark.parametrize("existing", ["replace", "keep"])
+def test_objects_of_somebody_else(server: BucketServer, tmp_path: Path, existing: str) -> None:
+    """One is of the size of the shard."""
+    import obstore
+
+    prefix, mine = f"taken-{existing}", {"00000.tar": b"x" * 5120, "00001_stats.json": b"mine"}
+    store = server.store(prefix)
+    with Server(default=lambda request: ok(b"x")) as source:
+        where = {"endpoint_url": server.url, "region": "us-east-1"}
+        plan = ShardPlan(tmp_path / "d", source.url, 2, where, f"s3://shards/{prefix}", existing)
+        name = plan.add(["a", "b", "c", "d"], ended=True)
+        for taken, content in mine.items():
+            obstore.put(store, taken, content)
+        if existing == "replace":
+            assert plan.attempt(name, tmp_path / "s").replaced == 2
+        else:
+            for taken in mine:
+                with pytest.raises(DestinationError, match=f"has {taken}, which is not of this job"):
+                    plan.attempt(name, tmp_path / "s")
+                with pytest.raises(DestinationError, match=f"has {taken}, which is not of this job"):
+                    plan.drive()
+                assert server.objects(prefix)[taken] == mine[taken]
+                obstore.delete(store, taken)
+        assert plan.drive() == 0
+        assert len(source.requests) == 4
+    found = server.objects(prefix)
+    assert len(found["00000.tar"]) == len(mine["00000.tar"])
+    assert not set(mine.values()) & set(found.values())
+    assert not [name for name in found if name.startswith(".downloader")]
+
+
+@slow
 def test_what_lost_is_removed(server: BucketServer, tmp_path: Path) -> None:
     """Another attempt, which has published all of its shards, finds the record of the first."""
     # Slow, so that the second shard follows the first one by half a second.
@@ -132,6 +168,7 @@ def test_what_lost_is_removed(server: BucketServer, tmp_path: Path) -> None:
     assert {key: value for key, value in server.objects("lost").items() if key.endswith(".tar")} == before
 
 
+@slow
 def test_job_whose_driver_is_killed(server: BucketServer, tmp_path: Path) -> None:
     (tmp_path / "nodes").mkdir()
     journal = tmp_path / "j"

@@ -33,7 +33,7 @@ def change(staging):
         if not at[0]:
             os.kill(os.getpid(), signal.SIGKILL)
         at[0] -= 1
-        move(self, *which)
+        return move(self, *which)
 
     staging.StagingDirectory._move = _move
 """
@@ -169,7 +169,10 @@ def test_attempts_that_overlap_publish_one_dataset(tmp_path: Path, disks: tuple[
 def test_kill_while_shards_get_their_names(
     dev_server: Callable[..., DevServer], tmp_path: Path, at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The record is there, and the task dies; the driver completes it, or another task does."""
+    """The record is there, and the task dies; the driver completes it, or another task does.
+
+    Either counts the file of somebody else that it replaces.
+    """
     source = dev_server(files=120)
     truth = Truth(120)
     plan = ShardPlan(tmp_path / "d", source.url, 60, {})
@@ -184,9 +187,11 @@ def test_kill_while_shards_get_their_names(
     assert process.exitcode == -signal.SIGKILL
     assert plan.done(name).shards
     assert len(list(plan.dest.glob("0*"))) == at
+    (plan.dest / "00001.tar").write_bytes(b"somebody else's")
     if at % 2:
-        assert plan.attempt(name, tmp_path / "s").how == "done"
-    plan.drive()
+        again = plan.attempt(name, tmp_path / "s")
+        assert (again.how, again.replaced) == ("done", 1)
+    assert plan.drive() == 1 - at % 2
     check_dataset(plan.dest, truth, "tar", 60)
     assert source.stats()["gets"] == 120
 

@@ -12,10 +12,10 @@ import msgspec
 __all__ = [
     "METADATA",
     "FailedItem",
+    "FileStats",
     "NotPublished",
     "PublishedShard",
     "PublisherSettings",
-    "ShardFile",
     "ShardJob",
     "bucket_settings",
 ]
@@ -110,10 +110,10 @@ class ShardJob(msgspec.Struct, frozen=True, array_like=True):
     stored: bytes | None = None
 
 
-class ShardFile(msgspec.Struct, frozen=True, array_like=True):
+class FileStats(msgspec.Struct, frozen=True, omit_defaults=True):
     """A published file with samples: its name below ``root``, its MD5 (hex, or ""), samples, and bytes.
 
-    ``crc32``: that of a file without an MD5, -1 where there is none either.
+    ``crc32``: that of a file without an MD5, -1 where there is none either. ``_stats.json`` has it so.
     """
 
     name: str
@@ -130,7 +130,7 @@ class PublishedShard(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """
 
     number: int
-    files: list[ShardFile]
+    files: list[FileStats]
     replaced: int = 0
 
 

@@ -61,10 +61,11 @@ class Staging(Protocol):
     def names(self) -> list[str]:
         """Return the names of all stagings that are there."""
 
-    def move(self, name: str, shards: Iterable[StagedShard]) -> None:
+    def move(self, name: str, shards: Iterable[StagedShard]) -> int:
         """Give the files of ``shards`` their final names, and remove the staging ``name``.
 
-        Files that have them already are left alone.
+        Files that have them already are left alone. Return how many files of somebody else were replaced.
+        Raises NameTaken where --existing forbids that.
         """
 
     def remove(self, names: Iterable[str]) -> None:
@@ -153,27 +154,29 @@ class StagingDirectory:
         except FileNotFoundError:
             return False
 
-    def move(self, name: str, shards: Iterable[StagedShard], *, last: bool = True) -> None:
+    def move(self, name: str, shards: Iterable[StagedShard], *, last: bool = True) -> int:
         """See ``Staging``. Not ``last``: keep what else is there."""
+        replaced = 0
         try:
             with self._opened() as (root, home):
                 staging = home / _ATTEMPTS / name
                 if not staging.is_directory():
-                    return
+                    return 0
                 for shard in shards:
                     ours = Ours([ShardRecord(shard.files, shard.others)])
                     for file in shard.in_order():
-                        self._move(staging / file.name, root / file.name, file.size, ours)
+                        replaced += self._move(staging / file.name, root / file.name, file.size, ours)
                 if self._durable:
                     root.sync()
         except FileNotFoundError:
-            return  # there is no home
+            return 0  # there is no home
         except OSError as error:
             raise _failed(staging_path(self._root, name), error) from error
         if last:
             self.remove([name])
+        return replaced
 
-    def _move(self, staged: Entry, target: Entry, size: int, ours: Ours) -> None:
+    def _move(self, staged: Entry, target: Entry, size: int, ours: Ours) -> bool:
         if not IS_OURS(target.name):
             raise DestinationError(
                 f"{target.name!r}, which a slice has published, is not the name of a shard; the plan is "
@@ -181,12 +184,12 @@ class StagingDirectory:
             )
         try:
             # Where it is not staged any more, another process has just moved a file of the same content.
-            give_name(
+            return give_name(
                 staged, target, self._root, self._existing, lambda at: not staged.exists() or ours.has(at)
             )
         except FileNotFoundError:
             if target.size() == size:
-                return
+                return False
             raise DestinationError(missing_text(self._root, target.name)) from None
 
     def remove(self, names: Iterable[str]) -> None:

@@ -20,23 +20,31 @@ __all__ = ["BucketAnswer", "BucketTask", "StagingBucket"]
 
 
 class BucketTask(msgspec.Struct, frozen=True):
-    """What the process is to do: list, move, remove, check, find. ``files``: what to move, with its MD5."""
+    """What the process is to do: list, move, remove, check, find.
+
+    ``files``: what to move, with its MD5. ``existing``: see --existing.
+    """
 
     do: str
     names: list[str] = []
     files: list[tuple[str, str]] = []
+    existing: str = "replace"
 
 
 class BucketAnswer(msgspec.Struct, frozen=True):
-    """What became of it: the names found, or why it failed; ``lasting``: see ``BucketError``."""
+    """What became of it: the names found, or why it failed; ``lasting``: see ``BucketError``.
+
+    ``replaced``: how many objects of somebody else were.
+    """
 
     names: list[str] = []
+    replaced: int = 0
     failure: str = ""
     lasting: bool = False
 
 
 class StagingBucket:
-    """See ``Staging``. ``home`` is a directory of the tool's own."""
+    """See ``Staging``. ``home`` is a directory of the tool's own. ``existing``: see --existing."""
 
     def __init__(
         self,
@@ -45,21 +53,23 @@ class StagingBucket:
         endpoint_url: str,
         region: str,
         stall_timeout: float = STALL_TIMEOUT,
+        existing: str = "replace",
     ) -> None:
         self._root = root
+        self._existing = existing
         self._settings = bucket_settings(root, home, endpoint_url, region, stall_timeout)
 
     def names(self) -> list[str]:
-        return self._ask(BucketTask("list"))
+        return self._ask(BucketTask("list")).names
 
-    def move(self, name: str, shards: Iterable[StagedShard]) -> None:
+    def move(self, name: str, shards: Iterable[StagedShard]) -> int:
         files = [(file.name, file.md5) for shard in shards for file in shard.in_order()]
-        self._ask(BucketTask("move", [name], files))
+        return self._ask(BucketTask("move", [name], files, self._existing)).replaced
 
     def remove(self, names: Iterable[str]) -> None:
         self._ask(BucketTask("remove", list(names)))
 
-    def _ask(self, task: BucketTask) -> list[str]:
+    def _ask(self, task: BucketTask) -> BucketAnswer:
         argv, env = isolation.child("downloader.sinks.shards.publisher.process:serve_staging")
         given = pack(msgspec.msgpack.encode(self._settings)) + pack(msgspec.msgpack.encode(task))
         try:
@@ -74,7 +84,7 @@ class StagingBucket:
             raise kind(f"-o {self._root}: {answer.failure}")
         if answer.failure:
             raise self._failed(answer.failure)
-        return answer.names
+        return answer
 
     def check(self) -> None:
         """Raise ConfigError if the bucket is not there or refuses us, DestinationError if it is down."""
@@ -85,7 +95,7 @@ class StagingBucket:
 
         Raises as ``check`` does.
         """
-        return next(iter(self._ask(BucketTask("find"))), "")
+        return next(iter(self._ask(BucketTask("find")).names), "")
 
     def _failed(self, why: str) -> DestinationError:
         return DestinationError(f"cannot give shards in {self._root} their names: {why}")

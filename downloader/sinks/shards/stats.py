@@ -15,7 +15,7 @@ import msgspec
 from downloader.errors import UNDECODABLE
 from downloader.files.directory import Entry
 from downloader.sinks.shards.files import LARGEST_FILE
-from downloader.sinks.shards.jobs import ShardFile, ShardJob
+from downloader.sinks.shards.jobs import FileStats, ShardJob
 
 __all__ = [
     "IS_OURS",
@@ -34,16 +34,6 @@ IS_OURS: Final = re.compile(
 ).fullmatch
 """Whether a name may be that of a file of a dataset, in any of the stores."""
 _SUFFIXES: Final = {"none": "", "gz": ".gz", "zst": ".zst"}
-
-
-class FileStats(msgspec.Struct, frozen=True, omit_defaults=True):
-    """See ``ShardFile``; with the names of the fields in the file."""
-
-    name: str
-    md5: str
-    samples: int
-    size: int
-    crc32: int = -1
 
 
 class ShardStats(msgspec.Struct, frozen=True):
@@ -66,7 +56,7 @@ class ShardStats(msgspec.Struct, frozen=True):
     files: list[FileStats]
 
 
-def make_stats(job: ShardJob, content: int, files: Sequence[ShardFile]) -> ShardStats:
+def make_stats(job: ShardJob, content: int, files: Sequence[FileStats]) -> ShardStats:
     """Return the stats of a shard whose samples have ``content`` bytes, in ``files``."""
     stored = job.count - len(job.failed)
     codes = {"success": stored} if stored else {}
@@ -83,7 +73,7 @@ def make_stats(job: ShardJob, content: int, files: Sequence[ShardFile]) -> Shard
         status_dict=codes,
         shard=job.number,
         bytes=content,
-        files=[FileStats(*msgspec.structs.astuple(file)) for file in files],
+        files=list(files),
     )
 
 

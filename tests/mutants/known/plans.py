@@ -10,6 +10,14 @@ BUCKET = "tests/cluster/test_plan_bucket.py::"
 
 KNOWN = (
     Mutant(
+        "a kept file is the item's own to a slice that fetches it again",
+        "with --existing keep a file of the user that is edited later is overwritten, after a `verify`",
+        "_again",
+        "damaged.state == UNOWNED",
+        "False",
+        ("tests/cluster/test_slice_kept_files.py::test_kept_file_is_edited[mine]",),
+    ),
+    Mutant(
         "an answer of a bucket that was lost",
         "a slice removes the failures and rows that its own record names",
         "BucketFiles.create",

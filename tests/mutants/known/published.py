@@ -145,7 +145,7 @@ KNOWN = (
     Mutant(
         "a bucket that tells nothing takes nothing",
         "with credentials that may only put objects (HEAD answers 403) no shard is stored",
-        "Bucket._found",
+        "Bucket.found",
         "is_denied(error)",
         "False",
         (f"{BUCKET}test_credentials_that_may_only_put[moto]",),

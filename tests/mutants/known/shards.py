@@ -221,6 +221,14 @@ KNOWN = (
         (f"{SLICES}test_kill_while_shards_get_their_names[1]",),
     ),
     Mutant(
+        "what shards replace over many machines is not counted",
+        "the only copy of something is lost under the name of a shard, and nobody is told",
+        "StagingDirectory.move",
+        "self._move(staging / file.name, root / file.name, file.size, ours)",
+        "0 * self._move(staging / file.name, root / file.name, file.size, ours)",
+        (f"{SLICES}test_kill_while_shards_get_their_names[1]",),
+    ),
+    Mutant(
         "a slice tries again what has failed",
         "a further shard of one slice replaces the first one of the next",
         "BatchQueue.__init__",

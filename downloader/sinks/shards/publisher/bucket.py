@@ -62,12 +62,12 @@ class Bucket:
     def _publish(self, file: BinaryIO, name: str, md5: str, ours: Ours, existing: str) -> bool:
         size = os.fstat(file.fileno()).st_size
         digest = md5 or md5_of_file(file)
-        found = self._found(name)
+        found = self.found(name)
         # A small one is put on the condition that none is there. Parts of a larger one have no conditions.
         if found is None and size <= _CHUNK:
             if self._put(file, name, digest, new=True):
                 return False
-            found = self._found(name)
+            found = self.found(name)
         if found == (size, digest):
             return False
         is_ours = found is not None and ours.has_digest(name, *found)
@@ -103,7 +103,7 @@ class Bucket:
             return False
         return True
 
-    def _found(self, name: str) -> tuple[int, str] | None:
+    def found(self, name: str) -> tuple[int, str] | None:
         """Return size and MD5 of an object of this name, None if there is none, or that is not told.
 
         Who may put objects need not have the right to look at them.

@@ -13,8 +13,9 @@ from downloader.sinks.bucket_store import BucketError, is_denied, translated
 from downloader.sinks.shards.files import INDEX, SIZES
 from downloader.sinks.shards.publisher.bucket import MD5, Bucket
 from downloader.sinks.shards.staging import ATTEMPTS, missing_text
-from downloader.sinks.shards.staging_bucket import BucketTask
+from downloader.sinks.shards.staging_bucket import BucketAnswer, BucketTask
 from downloader.sinks.shards.stats import IS_OURS
+from downloader.sinks.taken_names import NameTaken
 
 __all__ = ["carry_out"]
 
@@ -26,21 +27,23 @@ _BEHIND_DIGITS = ":"
 _MOST_PAGES = 100  # of 1,000 names
 
 
-def carry_out(task: BucketTask, bucket: Bucket, root: str) -> list[str]:
-    """Do what ``task`` says; return the names that it asks for. Raises BucketError."""
+def carry_out(task: BucketTask, bucket: Bucket, root: str) -> BucketAnswer:
+    """Do what ``task`` says; return what it asks for. Raises BucketError, NameTaken."""
+    replaced = 0
     with translated():
         if task.do == "list":
-            return _names(bucket.store)
+            return BucketAnswer(_names(bucket.store))
         if task.do == "find":
-            return _dataset(bucket.store)
+            return BucketAnswer(_dataset(bucket.store))
         if task.do == "check":
             _check(bucket.store)
         if task.do == "move":
             for name, md5 in task.files:
-                _move(bucket.store, f"{ATTEMPTS}/{task.names[0]}/{name}", name, md5, root)
+                staged = f"{ATTEMPTS}/{task.names[0]}/{name}"
+                replaced += _move(bucket, staged, name, md5, root, task.existing)
         for name in task.names:
             _remove(bucket.store, name)
-    return []
+    return BucketAnswer(replaced=replaced)
 
 
 def _check(store: Any) -> None:
@@ -108,24 +111,31 @@ def _names(store: Any) -> list[str]:
     return [prefix.rstrip("/").rpartition("/")[2] for prefix in found["common_prefixes"]]
 
 
-def _move(store: Any, staged: str, name: str, md5: str, root: str) -> None:
-    """Give the object ``staged`` its final name, in place of an object of that name.
+def _move(bucket: Bucket, staged: str, name: str, md5: str, root: str, existing: str) -> bool:
+    """Give the object ``staged`` its final name; return whether that replaced one of somebody else.
 
-    If another process, or an earlier one, has done so, do nothing.
+    If another process, or an earlier one, has done so, do nothing. Raises NameTaken.
     """
     import obstore
 
+    store = bucket.store
     try:
-        found = obstore.head(store, staged)
-        if found["size"] > _LARGEST_COPY:
+        mine = obstore.get(store, staged, options={"head": True})
+        size = mine.meta["size"]
+        there = bucket.found(name)
+        is_copied = there == (size, mine.attributes.get(MD5, ""))
+        if there is not None and not is_copied and existing != "replace":
+            raise NameTaken(root, name)
+        if size > _LARGEST_COPY:
             _send_again(store, staged, name)
         else:
             obstore.copy(store, staged, name)
     except FileNotFoundError:
         if not _is_there(store, name, md5):
             raise BucketError(missing_text(root, name)) from None
-        return
+        return False
     obstore.delete(store, staged)
+    return there is not None and not is_copied
 
 
 def _send_again(store: Any, staged: str, name: str) -> None:

@@ -126,8 +126,8 @@ def serve_staging() -> int:
     os.dup2(2, 1)
     try:
         task = msgspec.msgpack.decode(second, type=BucketTask)
-        answer = BucketAnswer(carry_out(task, Bucket(settings), settings.root))
-    except (OSError, BucketError) as error:
+        answer = carry_out(task, Bucket(settings), settings.root)
+    except (OSError, BucketError, NameTaken) as error:
         failure = advice(error) if isinstance(error, OSError) else str(error)
         answer = BucketAnswer(failure=failure, lasting=getattr(error, "lasting", False))
     except ConfigError as error:

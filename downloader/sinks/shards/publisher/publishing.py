@@ -19,7 +19,7 @@ import msgspec
 from downloader.core.column_types import ColumnTypes
 from downloader.files.directory import Directory as Home
 from downloader.files.directory import Entry, open_directory
-from downloader.sinks.shards.jobs import FailedItem, PublishedShard, PublisherSettings, ShardFile, ShardJob
+from downloader.sinks.shards.jobs import FailedItem, PublishedShard, PublisherSettings, ShardJob
 from downloader.sinks.shards.publisher.items import Items
 from downloader.sinks.shards.publisher.part import Part, PartError, Sample
 from downloader.sinks.shards.publisher.sample_files import HashedFile, groups, write_parquet, write_tar
@@ -92,9 +92,7 @@ def publish(job: ShardJob, settings: PublisherSettings, place: Place, home: Home
             stats = place.published(stats_name(job.number))
             if stats is None or stats.count != job.count:
                 raise PartError("it is missing, and its shard is not published")
-            return PublishedShard(
-                job.number, [ShardFile(*msgspec.structs.astuple(file)) for file in stats.files]
-            )
+            return PublishedShard(job.number, stats.files)
         job_files.write(part)
         job_files.publish()
         return PublishedShard(job.number, job_files.with_samples, job_files.replaced)
@@ -118,7 +116,7 @@ class _Files:
         self._home = home
         self._others: list[OtherFile] = []
         self._sums = b""
-        self.with_samples: list[ShardFile] = []
+        self.with_samples: list[FileStats] = []
         self.replaced = 0
 
     def has_part(self) -> bool:
@@ -171,7 +169,7 @@ class _Files:
             if self._hash is not None:
                 self._hash.update(END)
                 md5 = self._hash.hexdigest()
-            self.with_samples = [ShardFile(name, md5, len(samples), part.end + len(END))]
+            self.with_samples = [FileStats(name, md5, len(samples), part.end + len(END))]
             return
         first = 0
         for index, group in enumerate(groups(samples, settings.max_size)):
@@ -182,7 +180,7 @@ class _Files:
                     write_parquet(out, part, items, first, group)
                 else:
                     write_tar(out, part, group, settings.compression, without_times=settings.reproducible)
-            self.with_samples.append(ShardFile(name, out.md5, len(group), out.size, out.crc32))
+            self.with_samples.append(FileStats(name, out.md5, len(group), out.size, out.crc32))
             files.update(dict.fromkeys([sample.key for sample in group], name))
             first += len(group)
 
@@ -200,7 +198,7 @@ class _Files:
                 file.write(END)
                 file.truncate()
         # Before the part is gone, from which it could be made again.
-        files = [FileStats(*msgspec.structs.astuple(file)) for file in self.with_samples]
+        files = self.with_samples
         earlier = read_record(self._home, job.number)
         stale = _stale(earlier, {*(each.name for each in files), *(each.name for each in self._others)})
         former = [*earlier.others, *earlier.former] if earlier is not None else []
