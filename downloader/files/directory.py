@@ -60,9 +60,9 @@ _WRONG_KIND: Final = (errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.ENOTDIR, err
 _ROOM: Final = 1 << 20  # bytes, more than a transaction of the journal takes
 _TRIES: Final = 10  # somebody who makes and removes a name all the time
 _TMPFILE: Final = getattr(os, "O_TMPFILE", 0)
-# What fstatfs() says of file systems that write a page to a new place each time. So a page of a mapped file
-# that was allocated, or written before, can be refused when the disk is full: SIGBUS. Of an overlay, what is
-# below it is not known.
+# What fstatfs() says of file systems that write a page to a new place each time. So a page of a mapped
+# file that was allocated, or written before, can be refused when the disk is full: SIGBUS. Of an overlay,
+# what is below it is not known.
 _COPY_ON_WRITE: Final = {
     0x9123683E: "btrfs",
     0xCA451A4E: "bcachefs",
