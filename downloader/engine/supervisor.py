@@ -369,9 +369,9 @@ class Supervisor:
         worker = process.number != FEEDER
         refused = worker and os.waitstatus_to_exitcode(status) == -signal.SIGBUS
         if refused and self._phase not in ENDING:
-            # Another in its place would fare no better, and its files are not to blame.
+            # Another in its place would fare no better, and its files are not to blame: the run ends.
             self._stop(self._destination.refused_page())
-        blamed = worker and self._inherit_ledger(process.number, blame=not refused)
+        blamed = worker and self._inherit_ledger(process.number)
         if self._phase in ENDING or (not worker and self._queue.drained):
             return
         if not process.ready:
@@ -385,15 +385,12 @@ class Supervisor:
         else:
             self._replace_feeder(process, status)
 
-    def _inherit_ledger(self, number: int, *, blame: bool = True) -> bool:
+    def _inherit_ledger(self, number: int) -> bool:
         """Record a dead worker's ledger in the journal and the lease book.
 
-        Returns whether the worker died with files in flight, which may have killed it; ``blame``: these
-        count as suspect.
+        Returns whether the worker died with files in flight.
         """
         found = self._destination.inherit(number, self._book.held_by(number))
-        if not blame:
-            found = {seq: (packed, []) for seq, (packed, _) in found.items()}
         for seq, index in self._book.died(number, found):
             self._progress.log(
                 "warning", f"item {index} of batch {seq} killed {DEATHS_TO_POISON} workers; set aside"

@@ -1,7 +1,8 @@
 """Errors of the file system that concern one file, not the destination: the file fails, the rest is stored.
 
 A preloaded library refuses what FAT, NTFS, network shares and protected directories refuse, with the errno
-that each of them has for it; where NTFS can be mounted, it is tried on that.
+that each of them has for it; where NTFS can be mounted, it is tried on that. Errors of the whole disk are
+tried on btrfs and ext4.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import os
 import resource
 import shutil
+import signal
 import subprocess
 import threading
 import time
@@ -494,11 +496,33 @@ def test_full_disk_that_copies_on_write(
         assert run_downloader("verify", root).stdout.startswith("200 of 200 files agree")
 
 
+def test_refused_page_ends_the_run_and_blames_no_file(
+    run_downloader: Run, start: Callable[..., Job], tmp_path: Path
+) -> None:
+    """A worker that has died of SIGBUS is not replaced: the next would die with the same files."""
+    gate, root = threading.Event(), tmp_path / "d"
+    with half_way(gate) as server:
+        argv = (server.url, "-o", root, "--workers", 2, "--pipeline", "off", "--json")
+        job = start(*argv)
+        job.until(lambda: stored_in(root) == 100)
+        workers = job.children()[1:]
+        for worker in workers:
+            os.kill(worker, signal.SIGBUS)
+        assert job.wait(20) == 4, job.err
+        report = json.loads(job.out)
+        assert (report["stored"], report["failed"], report["worker_deaths"]) == (100, 0, 0)
+        assert job.err.count("\n") == 1, job.err
+        assert "no space left, or the disk fails" in job.err
+        gate.set()
+        last = json.loads(run_downloader(*argv).stdout)
+        assert (last["stored"], last["failed"]) == (100, 0)
+
+
 @pytest.mark.parametrize("killed", ["supervisor", "nobody"])
 def test_status_while_a_log_is_not_checkpointed(
     run_downloader: Run, start: Callable[..., Job], tmp_path: Path, killed: str
 ) -> None:
-    """Where nothing may be mapped, a journal that is being written is read from a copy, also a full disk's."""
+    """Where nothing may be mapped, a journal that is being written is read from a copy."""
     place, gate = tmp_path / "disk", threading.Event()
     root = place / "d"
     with disk(place, "btrfs", 128 << 20), half_way(gate) as server:
@@ -523,7 +547,7 @@ GOING_DOWN = 0x8004587D  # EXT4_IOC_SHUTDOWN, which is XFS_IOC_GOINGDOWN
 
 
 def shut_down(place: Path) -> None:
-    """Let the file system refuse everything with EIO, as XFS does by itself where its log cannot be written."""
+    """Let the file system refuse everything with EIO, as XFS does where its log cannot be written."""
     fd = os.open(place, os.O_RDONLY)
     try:
         fcntl.ioctl(fd, GOING_DOWN, b"\2\0\0\0")
