@@ -26,6 +26,8 @@ _UNMOUNTED: Final = "what serves its file system has ended; mount it again, then
 _ADVICE: Final = {
     errno.ENOSPC: "no space left; free some, then run the same command again",
     errno.EDQUOT: "the quota is used up; free some space, then run the same command again",
+    errno.EIO: "Input/output error: the disk fails (see the kernel's log); mend it, then run the same "
+    "command again",
     errno.EROFS: "the file system is read-only",
     errno.EMFILE: "too many open files; raise `ulimit -n` or lower --connections",
     errno.ENFILE: "the machine has too many open files; lower --connections",

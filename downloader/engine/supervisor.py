@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import mmap
+import os
 import selectors
 import signal
 from collections.abc import Callable
@@ -366,6 +367,10 @@ class Supervisor:
         self._write_checkpoint()
         status = self._pool.reap(process)
         worker = process.number != FEEDER
+        refused = worker and os.waitstatus_to_exitcode(status) == -signal.SIGBUS
+        if refused and self._phase not in ENDING:
+            # Another in its place would fare no better, and its files are not to blame: the run ends.
+            self._stop(self._destination.refused_page())
         blamed = worker and self._inherit_ledger(process.number)
         if self._phase in ENDING or (not worker and self._queue.drained):
             return

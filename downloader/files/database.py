@@ -39,7 +39,9 @@ def connect(
     """Return a connection to ``database``; ``create``: make the file if it is not there.
 
     ``schema``: the statements that make its tables, of which a new one has none yet. ``options``: those of
-    the URI. Raises UnsafeFile, sqlite3.Error, OSError.
+    the URI. On a file system that copies on write, nobody else can read a database that was opened to be
+    written, and one with a write-ahead log must not be opened with "mode=ro" alone. Raises UnsafeFile,
+    sqlite3.Error, OSError.
     """
     _check_files(database, write="mode=ro" not in options)
     if create:
@@ -50,6 +52,10 @@ def connect(
     connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=timeout)
     try:
         _check_same(database, path)
+        if "mode=ro" not in options and database.directory.copies_on_write():
+            # Before the first access: then SQLite keeps the index of a write-ahead log in its own memory. A
+            # page of the mapped -shm could be refused, which kills the process (SIGBUS).
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA cell_size_check = ON")
         if sys.version_info >= (3, 11):
@@ -99,7 +105,7 @@ def failure(error: sqlite3.Error, database: os.PathLike[str] | str) -> str:
     """
     try:
         with open_directory(os.path.dirname(os.path.abspath(database))) as directory:
-            posix.close(directory.unnamed())
+            directory.check_room()
     except OSError as refused:
         return f"{error} ({advice(refused)}); free space or mend the disk, then resume"
     return f"{error}; free space or mend the disk, then resume"

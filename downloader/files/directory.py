@@ -14,11 +14,13 @@ that they are handled as any other error of that file is, and DestinationErrors 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import os
 import posix  # gevent's os.close() leaves open what fstat() refuses, say when a network is lost
 import re
 import stat
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -58,6 +60,17 @@ _WRONG_KIND: Final = (errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.ENOTDIR, err
 _ROOM: Final = 1 << 20  # bytes, more than a transaction of the journal takes
 _TRIES: Final = 10  # somebody who makes and removes a name all the time
 _TMPFILE: Final = getattr(os, "O_TMPFILE", 0)
+# What fstatfs() says of file systems that write a page to a new place each time. So a page of a mapped
+# file that was allocated, or written before, can be refused when the disk is full: SIGBUS. Of an overlay,
+# what is below it is not known.
+_COPY_ON_WRITE: Final = {
+    0x9123683E: "btrfs",
+    0xCA451A4E: "bcachefs",
+    0x2FC12FC1: "zfs",
+    0x3434: "nilfs2",
+    0x24051905: "ubifs",
+    0x794C7630: "overlay",
+}
 
 
 class UnsafeFile(DestinationError, OSError):
@@ -193,18 +206,40 @@ class Directory:
 
     def is_read_only(self) -> bool:
         """Return whether nothing can be written in it."""
-        return not os.access(".", os.W_OK, dir_fd=self.fd)
+        if not os.access(".", os.W_OK, dir_fd=self.fd):
+            return True
+        try:
+            posix.close(self.unnamed())
+        except OSError as error:
+            # A file system that has turned read-only by itself is not mounted so.
+            return error.errno == errno.EROFS
+        return False
 
     def is_full(self) -> bool:
         """Return whether there is no room for another file in it, or none that this user may have."""
         try:
-            fd = self.unnamed()
-            try:
-                return os.write(fd, bytes(_ROOM)) < _ROOM
-            finally:
-                posix.close(fd)
+            self.check_room()
         except OSError as error:
             return error.errno in (errno.ENOSPC, errno.EDQUOT)
+        return False
+
+    def check_room(self) -> None:
+        """Raise OSError if another file cannot be written in it."""
+        fd = self.unnamed()
+        try:
+            with _told(self):
+                if os.write(fd, bytes(_ROOM)) < _ROOM:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        finally:
+            posix.close(fd)
+
+    def copies_on_write(self) -> bool:
+        """Return whether a page of a mapped file in it that has its place on the disk may be refused."""
+        if sys.platform != "linux":
+            return False
+        found = (ctypes.c_long * 64)()  # a struct statfs and more; it begins with the type
+        refused = ctypes.CDLL(None).fstatfs(self.fd, found)
+        return not refused and found[0] & 0xFFFFFFFF in _COPY_ON_WRITE
 
     def unnamed(self) -> int:
         """Return a new file in it that has no name, open for reading and writing. Raises OSError."""

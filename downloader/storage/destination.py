@@ -67,8 +67,17 @@ def home_of(root: str) -> Path:
 
 
 def has_journal(config: Config) -> bool:
-    """Return whether there is a journal where that of ``config`` is to be, which may be another job's."""
-    return os.path.exists(home_of(config.journal_root) / JOURNAL)
+    """Return whether there is a journal where that of ``config`` is to be, which may be another job's.
+
+    What cannot be looked at counts as there: whoever opens it says why.
+    """
+    try:
+        os.stat(home_of(config.journal_root) / JOURNAL)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
 
 
 PLAN = "cluster"
@@ -213,6 +222,17 @@ class Destination:
         return DestinationError(
             f"{gone} was removed, moved or replaced while the run was at work; move it back, if it "
             "was moved, then run the same command again"
+        )
+
+    def refused_page(self) -> DestinationError:
+        """Return the error where a worker died of SIGBUS: the disk has refused a page of a mapped file."""
+        try:
+            self.home.check_room()
+        except OSError as error:
+            return DestinationError(f"{self.home}: {advice(error)}")
+        return DestinationError(
+            f"{self.home}: no space left, or the disk fails: it refused a page of a mapped file (SIGBUS); "
+            "look after it, then run the same command again"
         )
 
     def sync(self) -> None:

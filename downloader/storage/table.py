@@ -7,7 +7,6 @@ row ends with the CRC-32 of its other values, which is checked whenever the row 
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import sqlite3
 import tempfile
@@ -18,14 +17,17 @@ from typing import Any
 from downloader.core.file_errors import advice
 from downloader.errors import JournalError
 from downloader.files.database import connect, failure
-from downloader.files.directory import Entry, UnsafeFile, open_directory
+from downloader.files.directory import Directory, Entry, UnsafeFile, open_directory, open_regular
 from downloader.storage.schema import ADDED, FORMAT, OLDEST_FORMAT, SCHEMA, TYPES, row_sum
 
 __all__ = ["Rows"]
 
 _SCHEMA = f"{SCHEMA}{ADDED}"
 _CACHE_KIB = 512
-_MOST_COPIED = 4 << 30  # of a file, where nothing can be written beside it
+_MOST_COPIED = 4 << 30  # of a file
+_COPIES = 10
+_LOG_HEADER = 32
+_PIECE = 1 << 20
 
 
 class Rows:
@@ -51,24 +53,22 @@ class Rows:
     def _connect(self, database: Entry, read_only: bool) -> sqlite3.Connection:
         """Open the file; one to write is made if it is not there, readable by its owner only.
 
-        Even read-only, SQLite writes files in its directory. If that is read-only or full, open the file as
-        immutable or, if it has a write-ahead log that is not checkpointed, open a copy.
+        Even read-only, SQLite writes files in its directory, and maps one of them. If that is read-only or
+        full, or copies on write, open the file as immutable or, if it has a write-ahead log that is not
+        checkpointed, open a copy. Nobody writes the file itself without such a log.
         """
         if not read_only:
             return connect(database, _SCHEMA, create=True)
-        if not (self._alone or database.directory.is_read_only()):
+        home = database.directory
+        if not (self._alone or home.is_read_only() or home.copies_on_write()):
             return connect(database, _SCHEMA, options="mode=ro")
         log = database.beside(f"{database.leaf}-wal")
         if log.size() <= 0:
             return connect(database, _SCHEMA, options="mode=ro&immutable=1")
         self._copy = tempfile.TemporaryDirectory(prefix="downloader-")
         with open_directory(self._copy.name) as directory:
-            for file in (database, log):
-                with file.reader() as source, (directory / file.leaf).writer() as target:
-                    if os.fstat(source.fileno()).st_size > _MOST_COPIED:
-                        raise self.damaged(f"{file.leaf} is too large to be copied")
-                    shutil.copyfileobj(source, target)
-            return connect(directory / database.leaf, _SCHEMA, options="mode=ro")
+            _copy(database, log, directory)
+            return connect(directory / database.leaf, _SCHEMA)
 
     def _prepare(self, read_only: bool, durable: bool) -> None:
         if not read_only:
@@ -113,8 +113,26 @@ class Rows:
             self._copy.cleanup()
 
     def damaged(self, what: object) -> JournalError:
-        """Return the error for a journal that is not as it was written."""
+        """Return the error for a journal that is not as it was written, or that the disk does not read."""
+        if (unreadable := self._unreadable()) is not None:
+            return unreadable
         return JournalError(f"{self.path} is damaged ({what}); --restart begins anew")
+
+    def _unreadable(self) -> JournalError | None:
+        """Return the error of a disk that does not read the file: SQLite calls that malformed, too.
+
+        This gives up the locks that SQLite has on the file. The run ends, and it has the lock of the home.
+        """
+        for suffix in ("", "-wal"):
+            try:
+                with open(open_regular(f"{self.path}{suffix}"), "rb", buffering=0) as file:
+                    while file.read(_PIECE):
+                        pass
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                return JournalError(f"{self.path}{suffix}: {advice(error)}")
+        return None
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
@@ -196,3 +214,34 @@ class Rows:
         """Return the rows of a query for values and their counts, as a dict."""
         with self._translated():
             return dict(self._db.execute(query))
+
+
+def _copy(database: Entry, log: Entry, target: Directory) -> None:
+    """Copy ``database`` with its write-ahead ``log``, as of one moment; somebody may be writing them.
+
+    A checkpoint copies pages of the log into the database, and these stay in the log until it is begun
+    anew, with another header. So both are of one moment if the log is copied last and was not begun anew
+    meanwhile. Raises OSError, JournalError.
+    """
+    for _ in range(_COPIES):
+        header = _header(log)
+        for file in (database, log):
+            if file.size() > _MOST_COPIED:
+                raise JournalError(f"{file} is too large to be copied, and cannot be read in place")
+            with (
+                (target / file.leaf).writer() as copy,
+                contextlib.suppress(FileNotFoundError),
+                file.reader() as source,
+            ):
+                shutil.copyfileobj(source, copy)
+        if _header(log) == header:
+            return
+    raise JournalError(f"{database} is written faster than it can be copied; try again")
+
+
+def _header(log: Entry) -> bytes:
+    try:
+        with log.reader() as file:
+            return file.read(_LOG_HEADER)
+    except FileNotFoundError:
+        return b""

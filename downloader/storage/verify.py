@@ -15,11 +15,12 @@ import msgspec
 
 from downloader.core import item_states as core_marks
 from downloader.core.bucket_place import is_bucket
+from downloader.core.file_errors import advice
 from downloader.core.name_list import decode_names
 from downloader.core.ownership import unsettled
 from downloader.core.pipeline_order import doubtful_text
 from downloader.core.units import show_count
-from downloader.errors import UNDECODABLE, ConfigError, JournalError
+from downloader.errors import UNDECODABLE, ConfigError, DestinationError, JournalError
 from downloader.files.directory import Directory, Entry, check_owner, open_home
 from downloader.messages import Failure, Tally
 from downloader.sinks.registry import sink_kind, undoer, verifier
@@ -92,7 +93,8 @@ class Verified(msgspec.Struct, frozen=True):
 def status(root: str) -> Status:
     """Return a summary of the journal under ``root`` (DEST, or --journal) and the ledgers of workers.
 
-    A run may be writing them at the same time. Raises ConfigError if there is no journal, JournalError.
+    A run may be writing them at the same time. Raises ConfigError if there is no journal,
+    DestinationError, JournalError.
     """
     with _opened(root) as home, contextlib.closing(_readable(home)) as journal:
         job = _job(journal)
@@ -386,7 +388,7 @@ def _damaged(
 def _opened(root: str) -> Directory:
     """Return the home under ``root``, which has a journal, for reading.
 
-    Raises ConfigError if there is no journal, or if this user may not read it, UnsafeFile.
+    Raises ConfigError if there is no journal, or if this user may not read it, DestinationError.
     """
     home = home_of(root)
     denied = ConfigError(
@@ -399,8 +401,10 @@ def _opened(root: str) -> Directory:
         directory = open_home(home, write=False)
     except PermissionError:
         raise denied from None
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         raise none from None
+    except OSError as error:
+        raise DestinationError(f"{home}: {advice(error)}") from error
     try:
         if not (directory / JOURNAL).check(write=False):
             raise none

@@ -1,17 +1,20 @@
 """Errors of the file system that concern one file, not the destination: the file fails, the rest is stored.
 
 A preloaded library refuses what FAT, NTFS, network shares and protected directories refuse, with the errno
-that each of them has for it; where NTFS can be mounted, it is tried on that.
+that each of them has for it; where NTFS can be mounted, it is tried on that. Errors of the whole disk are
+tried on btrfs and ext4.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import json
 import os
 import resource
 import shutil
+import signal
 import subprocess
 import threading
 import time
@@ -22,13 +25,15 @@ from typing import Any
 import psutil
 import pytest
 from harness import Job
-from servers import Answer, Request, Server, ok
+from servers import Answer, Request, Server, Until, ok
 
 from downloader.core.file_errors import Step, code_of
 from downloader.core.ownership import Rules
-from downloader.errors import FetchError
+from downloader.errors import FetchError, JournalError
+from downloader.files.directory import open_home
 from downloader.messages import Item, Lease
 from downloader.sinks.directory import FilesSink
+from downloader.storage.journal import Journal
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -404,3 +409,208 @@ def test_a_name_in_another_case_leads_to_no_file_of_the_downloader(
                         sink.begin(Lease(0, 1, b"")).open(Item(name), 0)
         finally:
             sink.close()
+
+
+# disks that are full, or fail
+
+
+@contextlib.contextmanager
+def disk(place: Path, kind: str, size: int) -> Iterator[None]:
+    """Mount a new file system of ``size`` bytes at ``place`` in the block."""
+    if os.geteuid() or not shutil.which(f"mkfs.{kind}"):
+        pytest.skip(f"needs root and mkfs.{kind}")
+    image = place.with_suffix(".image")
+    place.mkdir()
+    with open(image, "wb") as file:
+        file.truncate(size)
+    subprocess.run([f"mkfs.{kind}", "-q", image], check=True, capture_output=True)
+    mount = ["mount", "-o", "loop", image, place]
+    mounted = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if mounted.returncode:
+        pytest.skip(f"{kind} cannot be mounted here: {mounted.stderr.strip()[:200]}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", place], check=True)
+
+
+@contextlib.contextmanager
+def half_way(gate: threading.Event) -> Iterator[Server]:
+    """Serve 200 files, of which the last 100 come when ``gate`` is set."""
+    files: dict[str, Answer] = {f"{n:03d}": ok(b"%d" % n * 100) for n in range(200)}
+    files |= {name: [Until(gate), *files[name]] for name in list(files)[100:]}
+    with Server(files=files) as server:
+        try:
+            yield server
+        finally:
+            gate.set()
+
+
+def stored_in(root: Path) -> int:
+    return sum(path.is_file() for path in root.iterdir()) if root.exists() else 0
+
+
+def fill(place: Path) -> None:
+    """Leave no room on the disk, and nothing in memory that is not on it."""
+    for size in (1 << 16, 1 << 12):
+        with contextlib.suppress(OSError), (place / f"filler-{size}").open("wb", buffering=0) as filler:
+            while True:
+                filler.write(bytes(size))
+    subprocess.run(["sync", "-f", place], check=True)
+
+
+@pytest.mark.parametrize("recording", [False, True], ids=["ledger", "spool"])
+def test_full_disk_that_copies_on_write(
+    run_downloader: Run, start: Callable[..., Job], tmp_path: Path, recording: bool
+) -> None:
+    """Allocated pages of mapped files are refused there, by SIGBUS: those of ledgers, spools and SQLite."""
+    place, gate = tmp_path / "disk", threading.Event()
+    root = place / "d"
+    with disk(place, "btrfs", 128 << 20), half_way(gate) as server:
+        argv = (server.url, "-o", root, "--workers", 2, "--pipeline", "off", "--json", "--connections", 200)
+        argv = (*argv, "--per-host", 200, *(("--manifest", tmp_path / "m.csv") if recording else ()))
+        job = start(*argv)
+        job.until(lambda: stored_in(root) == 100)
+        status = json.loads(run_downloader("status", root, "--json").stdout)
+        assert (status["listed"], status["stored"]) == (200, 100)
+        fill(place)
+        gate.set()
+        assert job.wait() == 4, job.err
+        report = json.loads(job.out)
+        assert report["failed"] == 0, report
+        assert "no space left" in report["stopped_by"]
+        assert job.err.count("\n") == 1, job.err
+        assert "no space left" in job.err
+        again = run_downloader(*argv)  # the disk may have taken back some room by now
+        assert again.returncode in (0, 4), again
+        assert again.returncode == 0 or "no space left" in again.stderr
+        status = json.loads(run_downloader("status", root, "--json").stdout)
+        assert status["stored"] >= report["stored"] >= 100
+        verified = run_downloader("verify", root)
+        assert verified.returncode == 0, verified
+        for filler in place.glob("filler-*"):
+            filler.unlink()
+        last = run_downloader(*argv)
+        assert last.returncode == 0, last
+        assert stored_in(root) == 200
+        assert run_downloader("verify", root).stdout.startswith("200 of 200 files agree")
+
+
+def test_refused_page_ends_the_run_and_blames_no_file(
+    run_downloader: Run, start: Callable[..., Job], tmp_path: Path
+) -> None:
+    """A worker that has died of SIGBUS is not replaced: the next would die with the same files."""
+    gate, root = threading.Event(), tmp_path / "d"
+    with half_way(gate) as server:
+        argv = (server.url, "-o", root, "--workers", 2, "--pipeline", "off", "--json")
+        job = start(*argv)
+        job.until(lambda: stored_in(root) == 100)
+        workers = job.children()[1:]
+        for worker in workers:
+            os.kill(worker, signal.SIGBUS)
+        assert job.wait(20) == 4, job.err
+        report = json.loads(job.out)
+        assert (report["stored"], report["failed"], report["worker_deaths"]) == (100, 0, 0)
+        assert job.err.count("\n") == 1, job.err
+        assert "no space left, or the disk fails" in job.err
+        gate.set()
+        last = json.loads(run_downloader(*argv).stdout)
+        assert (last["stored"], last["failed"]) == (100, 0)
+
+
+@pytest.mark.parametrize("killed", ["supervisor", "nobody"])
+def test_status_while_a_log_is_not_checkpointed(
+    run_downloader: Run, start: Callable[..., Job], tmp_path: Path, killed: str
+) -> None:
+    """Where nothing may be mapped, a journal that is being written is read from a copy."""
+    place, gate = tmp_path / "disk", threading.Event()
+    root = place / "d"
+    with disk(place, "btrfs", 128 << 20), half_way(gate) as server:
+        job = start(server.url, "-o", root, "--workers", 1, "--pipeline", "off")
+        job.until(lambda: stored_in(root) == 100)
+        assert not list(root.glob(".downloader/*-shm"))
+        if killed == "supervisor":
+            job.kill()
+            job.alone()
+            fill(place)
+            verified = run_downloader("verify", root)
+            assert (verified.returncode, verified.stdout.splitlines()[0]) == (
+                0,
+                "100 of 100 files agree with the journal",
+            )
+        for _ in range(2):
+            status = json.loads(run_downloader("status", root, "--json").stdout)
+            assert (status["listed"], status["stored"]) == (200, 100)
+
+
+GOING_DOWN = 0x8004587D  # EXT4_IOC_SHUTDOWN, which is XFS_IOC_GOINGDOWN
+
+
+def shut_down(place: Path) -> None:
+    """Let the file system refuse everything with EIO, as XFS does where its log cannot be written."""
+    fd = os.open(place, os.O_RDONLY)
+    try:
+        fcntl.ioctl(fd, GOING_DOWN, b"\2\0\0\0")
+    except OSError as error:
+        pytest.skip(f"ext4 cannot be shut down here: {error}")
+    finally:
+        os.close(fd)
+
+
+def test_error_of_the_disk_is_no_damage(
+    run_downloader: Run, start: Callable[..., Job], tmp_path: Path
+) -> None:
+    """SQLite calls a file malformed that cannot be read; nobody is told to begin anew for that."""
+    place, gate = tmp_path / "disk", threading.Event()
+    root = place / "d"
+    with disk(place, "ext4", 64 << 20), half_way(gate) as server:
+        job = start(server.url, "-o", root, "--workers", 2, "--pipeline", "off")
+        job.until(lambda: stored_in(root) == 100)
+        with open_home(root / ".downloader") as home, contextlib.closing(Journal(home)) as journal:
+            shut_down(place)
+            with pytest.raises(JournalError, match="Input/output error: the disk fails"):
+                for _ in journal.batches():
+                    pass
+        gate.set()
+        assert job.wait() == 4, job.err
+        told = job.err
+        for command in ("status", "verify"):
+            done = run_downloader(command, root)
+            assert done.returncode == 4, done
+            told += done.stderr
+        assert told.count("Input/output error") == 3, told
+        assert "--restart" not in told
+        assert "no journal" not in told
+
+
+def test_file_system_that_has_turned_read_only_is_only_reported_on(
+    run_downloader: Run, tmp_path: Path
+) -> None:
+    """It may not be mounted so: access() and statvfs() say that it can be written."""
+    place = tmp_path / "disk"
+    root = place / "d"
+    with disk(place, "ext4", 64 << 20), Server(files={"a": ok(b"x"), "b": ok(b"y")}) as server:
+        assert run_downloader(server.url, "-o", root).returncode == 0
+        subprocess.run(["sync", "-f", place], check=True)
+        (root / "b").write_bytes(b"z")
+        aborted = ["mount", "-o", "remount,abort", place]
+        assert subprocess.run(aborted, capture_output=True, check=False).returncode == 0
+        done = run_downloader("verify", root)
+        assert done.returncode == 1, done
+        assert "the file system is read-only or full" in done.stdout
+        assert run_downloader("status", root).returncode == 0
+
+
+@pytest.mark.parametrize("command", ["status", "verify"])
+def test_home_that_cannot_be_opened_is_not_called_absent(
+    run_downloader: Run, tmp_path: Path, command: str
+) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    done = run_downloader(command, tmp_path / "a")
+    assert (done.returncode, done.stderr.count("\n")) == (4, 1), done
+    assert "Too many levels of symbolic links" in done.stderr
+    (tmp_path / "c").mkdir()
+    done = run_downloader(command, tmp_path / "c")
+    assert done.returncode == 2, done
+    assert "has no journal" in done.stderr

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Install the servers of these tests, and ntfs-3g for tests/faults, on Debian or Ubuntu, as root. None of the
-# servers is started.
+# Install the servers of these tests, and ntfs-3g and btrfs-progs for tests/faults, on Debian or Ubuntu, as root.
+# None of the servers is started.
 # `install.sh versitygw` builds the S3 server, with Go, instead: that takes some minutes.
 # `install.sh browser` installs chromium instead, for tests/diagnostics/test_report_page.py (Ubuntu's is a snap, which no
 # container has).
@@ -24,4 +24,4 @@ if [ "${1-}" = browser ]; then
     exit
 fi
 apt-get install -qq -y --no-install-recommends \
-    nginx-light apache2-bin lighttpd haproxy squid-openssl ntfs-3g > /dev/null
+    nginx-light apache2-bin lighttpd haproxy squid-openssl ntfs-3g btrfs-progs > /dev/null

@@ -1,4 +1,4 @@
-"""Bugs in names, secrets, leases, in the results shown at the end, and in the diagnosis."""
+"""Bugs in names, secrets, leases, on disks that fail, in results shown at the end, and in the diagnosis."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ NAMED = "tests/faults/test_named_files.py::"
 SECRETS = "tests/faults/test_secrets.py::"
 LISTING = "tests/faults/test_hostile_listing.py::"
 WAITING = "tests/faults/test_waiting_files.py::"
+DISKS = "tests/faults/test_file_systems.py::"
 LEDGER = "tests/unit/test_ledger.py::"
 TERMINALS = "tests/faults/test_lost_terminals.py::test_a_terminal_that_goes_away_does_not_end_a_run"
 LINES = "tests/faults/test_progress_lines.py::test_rate_and_time_left_while_a_large_body_arrives"
@@ -415,6 +416,23 @@ KNOWN = (
         "f'; {NO_SERVER}' if first else ''",
         "''",
         ("tests/integration/test_cli.py::test_source_is_no_server_but_a_file",),
+    ),
+    # Disks
+    Mutant(
+        "a worker that died of SIGBUS is replaced",
+        "on a full btrfs workers die one after the other, and their files are poison",
+        "Supervisor._reap",
+        "refused and self._phase not in ENDING",
+        "False",
+        (DISKS + "test_refused_page_ends_the_run_and_blames_no_file",),
+    ),
+    Mutant(
+        "a DEST that cannot be opened has no journal",
+        "a disk that fails, or that nobody serves any more: as if nothing had been downloaded there",
+        "_opened",
+        "(FileNotFoundError, NotADirectoryError)",
+        "OSError",
+        (DISKS + "test_home_that_cannot_be_opened_is_not_called_absent",),
     ),
     # Diagnostics
     Mutant(
