@@ -65,6 +65,8 @@ class SlowRequests:
             for each in chosen:
                 if not (each.received or each.key in openings):
                     schedule.went_silent(each.job.host, each.since)
+                elif self._is_beaten(each):
+                    schedule.doubt(each.job.host)  # what waits for it goes to the mirror, too
                 self._preempt(each)
 
     def received(self, greenlet: gevent.Greenlet) -> int:
@@ -76,21 +78,24 @@ class SlowRequests:
 
         Of a robots.txt it is the files that wait for it.
         """
-        leaving, hosts = [], {}
+        leaving = []
         for each in self._preemption.overdue():
             task = each.job
             assert isinstance(task, FetchTask)
             if task.robots_txt:
                 self._schedule.doubt(task.host)
-            elif (host := self.mirror(task, each.since)) is not None:
+            elif self.mirror(task, each.since) is not None:
                 leaving.append(each)
-                hosts[each.key] = host
-        chosen = self._preemption.leave(leaving)
-        for each in chosen:
-            # Where the mirror is known to be faster, what waits for this host goes there, too.
-            if each.job.host.answered <= each.since < hosts[each.key].answered:
-                self._schedule.doubt(each.job.host)
-        return chosen
+        return self._preemption.leave(leaving)
+
+    def _is_beaten(self, each: Held) -> bool:
+        """Return whether a mirror has answered since ``each`` was sent, and its own host has not."""
+        task = each.job
+        assert isinstance(task, FetchTask)
+        if task.host.answered > each.since:
+            return False
+        mirror = self.mirror(task, each.since)
+        return mirror is not None and mirror.answered > each.since
 
     def _held(self) -> list[Held]:
         now, openings = monotonic(), self._pipelined.census.openings
