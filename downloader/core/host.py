@@ -28,6 +28,7 @@ class Host:
     as work that could start. ``counted``: it has had a job. ``held``: jobs outside the queue, which wait
     until it is known whether they may start (``Scheduler.hold``). ``noted``: when it was last noted that it
     was reached (``core.reached_hosts``). ``silent``: a request has taken too long.
+    ``unknown``: its robots.txt is awaited.
     ``leads_to``: the host that it last redirected a request to, None if it has not.
     ``crowded_until``: until when another worker waits for a connection to it. ``guests``: redirected
     requests that wait for a place at it, by what is called when they have one.
@@ -56,6 +57,7 @@ class Host:
     held: int = 0
     noted: float = 0.0
     silent: bool = False
+    unknown: bool = False
     leads_to: Host | None = None
     crowded_until: float = 0.0
     guests: list[Callable[[], None]] = field(default_factory=list)

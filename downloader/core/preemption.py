@@ -1,11 +1,11 @@
 """Decide which requests give up their slots, so that those through which little comes do not hold all.
 
 A response may take minutes for a few bytes, whatever the reason. Such requests may hold a part of the slots
-only while others wait. What is beyond that is preempted: it ends, is not counted as an attempt, and is
-started again when nothing else can be. This is a multilevel feedback queue (F. J. Corbató, 1962): a request
-that has used up its allotment of time is demoted, and gets ``GROWTH`` times as much the next time. So a
-large file over a slow line is begun again a few times at most, which together take no longer than a third
-of the time that it needs.
+only while others wait, and none where a mirror has the file. What is beyond that is preempted: it ends, is
+not counted as an attempt, and is started again when nothing else can be, or at the mirror. This is a
+multilevel feedback queue (F. J. Corbató, 1962): a request that has used up its allotment of time is
+demoted, and gets ``GROWTH`` times as much the next time. So a large file over a slow line is begun again a
+few times at most, which together take no longer than a third of the time that it needs.
 
 The allotment follows from what responses take that do end, on average, and slow ones of the same host. A
 request that receives ``WORTH`` bytes gets it anew.
@@ -66,7 +66,10 @@ class Held(NamedTuple):
 
 @dataclass(slots=True)
 class _Mark:
-    """When a request was first seen, when it last got an allotment, and what it had received then."""
+    """When a request was first seen, when it last got an allotment, and what it had received then.
+
+    ``told``: when it was last overdue.
+    """
 
     job: Job
     tries: int
@@ -74,6 +77,7 @@ class _Mark:
     began: float
     at: float
     received: int
+    told: float = 0.0
 
 
 def _tries(job: Job) -> int:
@@ -87,6 +91,7 @@ class Preemption:
         # Seconds in which the process was not held up.
         self._clock = self._now = 0.0
         self._marks: dict[Hashable, _Mark] = {}
+        self._slow: list[Held] = []
         self._usual = 0.0
         self._took: dict[str, tuple[float, float]] = {}  # by host: what a slow response took, and when
         self._lost: dict[str, tuple[float, int]] = {}  # by host: when it last lost requests, and how many
@@ -106,6 +111,7 @@ class Preemption:
         seen, self._now = self._now, now
         self._clock += elapsed
         self._measure(self._mark(held, seen), finished)
+        self._slow = []
         if held_up:
             return []  # what has arrived meanwhile is not read yet
         slow = [each for each in held if self._is_slow(each)]
@@ -117,11 +123,36 @@ class Preemption:
         for host, of_host in _by_host(slow):
             if host.queue and host.active >= host.allowed and host.key not in relieved:
                 chosen += self._excess(of_host, host.allowed // _SHARE)
+        self._end(chosen)
+        self._slow = [each for each in slow if each.key in self._marks]
+        return chosen
+
+    def overdue(self) -> list[Held]:
+        """Return which of the requests observed last have nothing to lose where their files are elsewhere.
+
+        Those are slow for longer than it took to receive what they have. Each is returned once in its
+        allotment.
+        """
+        found = []
+        for each in self._slow:
+            mark, least = self._marks[each.key], max(_SILENT, self.allotment(each.job))
+            slow_for = self._clock - mark.at
+            if slow_for >= max(least, mark.at - mark.began) and self._clock - mark.told >= least:
+                mark.told = self._clock
+                found.append(each)
+        return found
+
+    def leave(self, overdue: list[Held]) -> list[Held]:
+        """Return which of ``overdue``, whose files can be had elsewhere, are to be preempted now."""
+        chosen = self._excess(overdue, 0)
+        self._end(chosen)
+        return chosen
+
+    def _end(self, chosen: list[Held]) -> None:
         for each in chosen:
             del self._marks[each.key]
         if chosen:
             self._preempted_at = self._clock
-        return chosen
 
     def allotment(self, job: Job) -> float:
         """Return the seconds in which a request for ``job`` must receive ``WORTH`` bytes, or end."""

@@ -455,15 +455,19 @@ class Scheduler(Generic[J]):
         return True
 
     def went_silent(self, host: Host, began: float) -> None:
-        """Record that a request to ``host``, sent at ``began``, took too long.
-
-        Where nothing was answered meanwhile, its jobs are started as before, but do not count as work that
-        is there to be started, so that those of others are asked for.
-        """
+        """Record that a request to ``host``, sent at ``began``, took too long; see ``doubt``."""
         host.silent = True
         if host.answered <= began:
-            self._rest(host)
-            self.stalled(host)
+            self.doubt(host)
+
+    def doubt(self, host: Host) -> None:
+        """Take ``host`` as one that may not work, until something succeeds.
+
+        Its jobs are started as before, but do not count as work that is there to be started, so that those
+        of others are asked for.
+        """
+        self._rest(host)
+        self.stalled(host)
 
     def rests_until(self, key: str, now: float) -> float:
         """Return when requests to host ``key`` may be sent again; at most ``now`` if they may be sent."""
@@ -484,7 +488,7 @@ class Scheduler(Generic[J]):
                 return math.inf
             if following.not_before > now:
                 at = max(at, following.not_before)
-            elif following.resting and (following.queue or following.active):
+            elif following.resting and (following.queue or following.active or following.unknown):
                 at = max(at, now + _PROBED)
             following = following.leads_to
         return at

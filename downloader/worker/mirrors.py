@@ -87,12 +87,53 @@ class Mirrors:
         if not task.movable:
             return False
         if at:
-            task.until = {**(task.until or {}), task.item.url: at}
+            _put_off(task, at)
         other = self.soonest(task)
         if other is task:
             return False
         self.add(other)
         return True
+
+    def leave(self, task: FetchTask, at: float) -> bool:
+        """Schedule ``task``, which was too slow, at another mirror; return False if there is none.
+
+        ``at``: when its present one may be asked again.
+        """
+        if not task.movable:
+            return False
+        _put_off(task, at)
+        other = self._elsewhere(task, monotonic())
+        if other is None:
+            return self.divert(task)
+        self.add(other)
+        return True
+
+    def better(self, task: FetchTask, since: float) -> Host | None:
+        """Return the host where ``task``, requested at ``since``, may be had sooner, None if there is none.
+
+        It has answered meanwhile, or nothing was asked of it. Each mirror is left so once at most.
+        """
+        if not task.movable or task.demotions >= len(task.item.mirrors):
+            return None
+        other = self._elsewhere(task, monotonic())
+        host = other.host if other is not None else None
+        if host is None or host.active >= host.allowed:
+            return None
+        return host if host.answered > since or not (host.active or host.queue) else None
+
+    def _elsewhere(self, task: FetchTask, now: float) -> FetchTask | None:
+        """Return the task for a mirror at another host that may be asked at once, and has not failed."""
+        other: FetchTask | None = task
+        for _ in task.item.mirrors:
+            other = other and self._builder.next_mirror(other, drop=False)
+            if (
+                other is not None
+                and other.host is not task.host
+                and other.item.url not in task.tried
+                and max(self._schedule.opens_at(other.host, now), awaits(other)) <= now
+            ):
+                return other
+        return None
 
     def stalled(self, host: Host) -> None:
         """Divert what waits for ``host``, whose files have to wait."""
@@ -124,8 +165,16 @@ class Mirrors:
         until = self._schedule.opens_at(host, monotonic())
         for greenlet, target in list(self._places.waiting.items()):
             task = self._fetching.get(greenlet)
-            if target is host and task is not None and task.movable and self.soonest(task) is not task:
+            if target is not host or task is None:
+                continue
+            if task.movable and self.soonest(task) is not task:
                 greenlet.kill(Postponed(until, 1), block=False)
+            elif task.robots_txt and not task.host.resting:
+                self._schedule.doubt(task.host)
+
+
+def _put_off(task: FetchTask, at: float) -> None:
+    task.until = {**(task.until or {}), task.item.url: at}
 
 
 def _is_movable(task: FetchTask) -> bool:

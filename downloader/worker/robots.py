@@ -149,6 +149,7 @@ class RobotsGate:
         default_port = ":80" if origin.key.startswith("http:") else ":443"
         url = f"{origin.key.removesuffix(default_port)}/robots.txt"
         host = self._schedule.host(origin.key)
+        host.unknown = True
         path = origin if self._pipelined else None
         item = Item(origin.key, url)
         self._schedule.add(
@@ -189,7 +190,7 @@ class RobotsGate:
             def fail(task: FetchTask) -> None:
                 self._fail(task, error, attempts)
 
-            self._release(self._held.pop(key), fail)
+            self._release(key, fail)
 
     def _learn(self, key: str, rules: robots.Rules) -> None:
         self._known[key] = rules, monotonic() + rules.lifetime
@@ -200,7 +201,7 @@ class RobotsGate:
             else:
                 self._schedule.add(task)  # it was redirected here: now it can be
 
-        self._release(self._held.pop(key), decide)
+        self._release(key, decide)
 
     def _decide(self, task: FetchTask, rules: robots.Rules) -> None:
         if why := rules.why_not(task.target.decode("ascii")):
@@ -208,7 +209,12 @@ class RobotsGate:
         else:
             self._schedule.add(task)
 
-    def _release(self, held: deque[FetchTask], decide: Callable[[FetchTask], None]) -> None:
+    def _release(self, key: str, decide: Callable[[FetchTask], None]) -> None:
+        """Let nothing wait for the robots.txt of host ``key``; ``decide`` each of what has waited."""
+        self._schedule.host(key).unknown = False
+        self._decide_each(self._held.pop(key), decide)
+
+    def _decide_each(self, held: deque[FetchTask], decide: Callable[[FetchTask], None]) -> None:
         """Take ``held`` off hold and ``decide`` each of them, in the background where that takes long."""
         until = monotonic() + BUSY
         while held:
@@ -216,7 +222,7 @@ class RobotsGate:
             self._schedule.hold(task, -1)
             decide(task)
             if monotonic() > until:
-                gevent.spawn_later(0.001, self._release, held, decide)
+                gevent.spawn_later(0.001, self._decide_each, held, decide)
                 break
         self._wake()
 

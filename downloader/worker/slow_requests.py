@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from time import monotonic
 
 import gevent
 
+from downloader.core.host import Host
 from downloader.core.preemption import Held, Preemption
 from downloader.core.scheduler import Scheduler
 from downloader.http.exceptions import Preempted
@@ -21,29 +22,31 @@ _EVERY = 0.25  # seconds
 
 
 class SlowRequests:
-    """The requests of both clients that hold slots, in one greenlet.
+    """The requests of all clients that hold slots, in one greenlet.
 
-    ``waiting``: the greenlets that wait for a place at the host that they were redirected to.
+    ``clients``: those that make each request in a greenlet. ``waiting``: the greenlets that wait for a
+    place at the host that they were redirected to.
     ``fetching``: the tasks of the requests client, by greenlet. A connection that is not open yet ends by
     ``connect_timeout``, unless its server holds up the TLS handshake.
+    ``mirror`` returns the host at which a task, requested since a time, may be had sooner.
     """
 
     def __init__(
         self,
         schedule: Scheduler[FetchTask],
         pipelined: PipelinedClient,
-        client: RequestsClient,
+        clients: Sequence[RequestsClient],
         waiting: Container[gevent.Greenlet],
         connect_timeout: float,
     ) -> None:
         self.fetching: dict[gevent.Greenlet, FetchTask] = {}
         self._schedule = schedule
         self._pipelined = pipelined
-        self._client = client
+        self._clients = clients
         self._waiting = waiting
         self._connect_timeout = connect_timeout
         self._preemption = Preemption()
-        self._before = 0  # requests that had ended at the last observation
+        self.mirror: Callable[[FetchTask, float], Host | None] = lambda task, since: None
 
     def run(self, finished: Callable[[], int]) -> None:
         """Observe until the process ends. ``finished()``: how many files were stored or have failed."""
@@ -57,11 +60,42 @@ class SlowRequests:
                 slots=schedule.most,
                 waiting=schedule.active >= schedule.most and schedule.unstarted > schedule.resting,
             )
+            chosen += self._leave()
             openings = self._pipelined.census.openings if chosen else {}
             for each in chosen:
                 if not (each.received or each.key in openings):
                     schedule.went_silent(each.job.host, each.since)
+                elif self._is_beaten(each):
+                    schedule.doubt(each.job.host)  # what waits for it goes to the mirror, too
                 self._preempt(each)
+
+    def received(self, greenlet: gevent.Greenlet) -> int:
+        """Return how many bytes of a body ``greenlet`` has received, in whole chunks."""
+        return sum(client.received(greenlet) for client in self._clients)
+
+    def _leave(self) -> list[Held]:
+        """Return the slow requests that end as their files go on at other mirrors, whatever slots are free.
+
+        Of a robots.txt it is the files that wait for it.
+        """
+        leaving = []
+        for each in self._preemption.overdue():
+            task = each.job
+            assert isinstance(task, FetchTask)
+            if task.robots_txt:
+                self._schedule.doubt(task.host)
+            elif self.mirror(task, each.since) is not None:
+                leaving.append(each)
+        return self._preemption.leave(leaving)
+
+    def _is_beaten(self, each: Held) -> bool:
+        """Return whether a mirror has answered since ``each`` was sent, and its own host has not."""
+        task = each.job
+        assert isinstance(task, FetchTask)
+        if task.host.answered > each.since:
+            return False
+        mirror = self.mirror(task, each.since)
+        return mirror is not None and mirror.answered > each.since
 
     def _held(self) -> list[Held]:
         now, openings = monotonic(), self._pipelined.census.openings
@@ -73,9 +107,9 @@ class SlowRequests:
                 blocks = len(parser.outstanding) > 1 or bool(parser.completed)
                 held.append(Held(connection, first, connection.since, parser.progress, blocks=blocks))
         for greenlet, task in self.fetching.items():
-            storing = greenlet in self._client.storing
+            storing = any(greenlet in client.storing for client in self._clients)
             if not (greenlet in openings or greenlet in self._waiting or task.solo or storing):
-                held.append(Held(greenlet, task, task.sent, self._client.received(greenlet)))
+                held.append(Held(greenlet, task, task.sent, self.received(greenlet)))
         for greenlet, (since, parked) in openings.items():
             opens = self.fetching.get(greenlet) or self._pipelined.waiting.get(greenlet)
             if now - since > self._connect_timeout and opens is not None and not opens.solo:

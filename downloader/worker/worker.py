@@ -116,7 +116,7 @@ class Worker:
             limit, self.schedule, self.pipelined, self.hosts, self._count_finished, self.dispatch
         )
         self.slow = SlowRequests(
-            *(self.schedule, self.pipelined, self.requests_client, self.places.waiting),
+            *(self.schedule, self.pipelined, (self.requests_client, gate.client), self.places.waiting),
             config.connect_timeout,
         )
         self.exempt = Exempt(setup.reserved, config.existing != "replace")
@@ -141,7 +141,7 @@ class Worker:
             gate if config.robots else None,
             *(self.admit, self.greenlets.spawn, self._dispatch_soon, self.fatal),
         )
-        self.schedule.stalled = self.mirrors.stalled
+        self.schedule.stalled, self.slow.mirror = self.mirrors.stalled, self.mirrors.better
         self.retries = Retries(config.retry_policy, self.schedule, builder, self.mirrors)
         self.stopped = StoppedTime(monotonic())
         self.finished, self._due, self._idle = Event(), Event(), Event()
@@ -370,9 +370,11 @@ class Worker:
         task.batch.forget(task.index)
         task.batch.requests += 1
         task.batch.wire += task.path is not None
+        if task.robots_txt:
+            self.schedule.doubt(task.host)
         # Another mirror may be faster; after each was too slow, they have longer.
         slow = task.demotions > len(task.item.mirrors)
-        if slow or not self.mirrors.divert(task, monotonic() + _SLOW):
+        if slow or not self.mirrors.leave(task, monotonic() + _SLOW):
             self.schedule.demote(task)
 
     def fall_back(self, task: FetchTask) -> None:
@@ -437,6 +439,8 @@ class Worker:
             self.mirrors.stalled(task.host)  # it leads to that host
         if self.retries.again(task, error, retry, now):
             batch.retries += 1
+            if task.robots_txt:
+                schedule.doubt(task.host)  # the files that wait for it need not wait for all its retries
             if self.config.verbose > 1:
                 error.detail = self.builder.without_echoes(error.detail, task.item)
                 text = f"attempt {task.attempts} failed: {shown(task.item.name)}: {error}"
@@ -453,6 +457,8 @@ class Worker:
             self.schedule.add_later(task, monotonic() + wait)
         else:
             self.schedule.requeue(task)
+        if task.robots_txt:
+            self.schedule.doubt(task.host)
         self._dispatch_soon()
 
     def _give_up(self, task: FetchTask, error: FetchError, attempts: int) -> None:
@@ -532,12 +538,12 @@ class Worker:
 
     def _note_receiving(self) -> None:
         """Note that the hosts are reached whose responses arrive: they may take long to succeed."""
-        now, client = monotonic(), self.requests_client
+        now = monotonic()
         for connection in self.pipelined.awaiting:
             if connection.slot is not None and connection.last_received > now - 2 * NOTE_EVERY:
                 self.hosts.reached(connection.slot, now)
         for greenlet, task in self.slow.fetching.items():
-            if client.received(greenlet):
+            if self.slow.received(greenlet):
                 self.hosts.reached(task.host, now)
 
     def make_heartbeat(self) -> Heartbeat:

@@ -8,7 +8,20 @@ from pathlib import Path
 
 import pytest
 from harness import Job
-from servers import CLOSE, HANG, Answer, Pause, Request, Server, Step, download, ok, redirect, status
+from servers import (
+    CLOSE,
+    HANG,
+    Answer,
+    Forever,
+    Pause,
+    Request,
+    Server,
+    Step,
+    download,
+    ok,
+    redirect,
+    status,
+)
 
 BODY = b"hello"
 FILES = 120
@@ -28,6 +41,9 @@ def first(answers: int, answer: Answer, then: Answer) -> Answer:
 
 
 CLIENTS = ((), ("--pipeline", "off"))
+
+
+TRICKLE: Answer = [b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", Forever(b"x", 1.0)]
 
 
 def paused(*behind: Step) -> Answer:
@@ -124,6 +140,34 @@ def test_redirects_to_an_origin_whose_robots_txt_does_not_come(answer: Answer, t
     assert (result.exit, result.report["stored"]) == (0, FILES)
 
 
+@pytest.mark.parametrize("options", CLIENTS, ids=["pipelined", "requests"])
+@pytest.mark.parametrize(
+    "answer",
+    [[HANG], TRICKLE, status(503), [CLOSE]],
+    ids=["hangs", "trickles", "503", "closed"],
+)
+def test_robots_txt_that_does_not_come(answer: Answer, options: tuple[str, ...], tmp_path: Path) -> None:
+    """It has all of its retries; the files do not wait for them."""
+    with Server({"/robots.txt": answer}, default=ok(BODY)) as one, Server(default=ok(BODY)) as mirror:
+        mirror.routes["/robots.txt"] = status(404)
+        argv = (*OPTIONS, *options, "--robots", "--backoff", "30s")
+        result = download("-", tmp_path / "d", *argv, stdin=entries(one.url, mirror.url))
+        assert one.count() < 10
+    assert (result.exit, result.report["stored"]) == (0, FILES)
+
+
+@pytest.mark.parametrize("answer", [[HANG], paused()], ids=["hangs", "paused"])
+def test_robots_txt_that_is_redirected_to_a_host_that_does_not_answer(
+    answer: Answer, tmp_path: Path
+) -> None:
+    with Server(default=answer) as store, Server(default=ok(BODY)) as mirror:
+        mirror.routes["/robots.txt"] = status(404)
+        with Server(default=lambda request: redirect(store.url + request.target)) as entry:
+            listed = entries(entry.url, mirror.url)
+            result = download("-", tmp_path / "d", *OPTIONS, "--robots", stdin=listed)
+    assert (result.exit, result.report["stored"]) == (0, FILES)
+
+
 def test_redirects_to_a_host_that_hangs(tmp_path: Path) -> None:
     with Server(default=[HANG]) as store, Server(default=ok(BODY)) as mirror:
 
@@ -148,6 +192,39 @@ def test_mirror_that_trickles_is_left_for_a_faster_one(tmp_path: Path) -> None:
         result = download("-", tmp_path / "d", *argv, stdin=listed + others)
         assert trickles.count() <= 70
     assert (result.exit, result.report["stored"]) == (0, 2060)
+
+
+@pytest.mark.parametrize("options", CLIENTS, ids=["pipelined", "requests"])
+def test_mirror_that_trickles_is_left_though_slots_are_free(
+    options: tuple[str, ...], tmp_path: Path
+) -> None:
+    with Server(default=TRICKLE) as trickles, Server(default=ok(BODY)) as mirror:
+        listed = entries(trickles.url, mirror.url, files=10)
+        argv = (*OPTIONS, *options, "--workers", "1", "--connections", "64")
+        result = download("-", tmp_path / "d", *argv, stdin=listed)
+        assert max(len(trickles.seen(f"/{n}")) for n in range(10)) == 1
+    assert (result.exit, result.report["stored"]) == (0, 10)
+
+
+def test_queue_of_a_mirror_that_trickles(tmp_path: Path) -> None:
+    """Once the other one has answered, what has not been requested goes there."""
+    with Server(default=TRICKLE) as trickles, Server(default=ok(BODY)) as mirror:
+        listed = entries(trickles.url, mirror.url, files=400)
+        result = download("-", tmp_path / "d", *OPTIONS, "--workers", "1", stdin=listed)
+        assert trickles.count() < 100
+    assert (result.exit, result.report["stored"]) == (0, 400)
+
+
+def test_mirrors_that_are_all_slow_are_left_once_each(tmp_path: Path) -> None:
+    """Each file takes four seconds, whichever of them it is had from."""
+    slow = [b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nh", Pause(4), b"ello"]
+    with Server(default=slow) as one, Server(default=slow) as two:
+        listed = entries(one.url, two.url, files=8)
+        argv = (*OPTIONS, "--workers", "1", "--connections", "64")
+        result = download("-", tmp_path / "d", *argv, stdin=listed)
+        for server in (one, two):
+            assert max(len(server.seen(f"/{n}")) for n in range(8)) <= 1
+    assert (result.exit, result.report["stored"]) == (0, 8)
 
 
 def test_mirror_whose_file_is_too_large(tmp_path: Path) -> None:

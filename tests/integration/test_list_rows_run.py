@@ -604,6 +604,24 @@ def test_mirror_that_is_gone_is_not_tried_again(run_downloader: Run, tmp_path: P
     assert complete_report(done)["stored"] == 1
 
 
+def test_url_that_a_row_has_several_times_is_one(run_downloader: Run, tmp_path: Path) -> None:
+    with Server({"/gone": status(404), "/b": status(500)}) as server:
+        a, b = f"{server.url}/gone", f"{server.url}/b"
+        (tmp_path / "l").write_text(f"{a}\t{a}\t {a}\n out=x\n{b}\t{b}\n out=y\n")
+        argv = (tmp_path / "l", "--list-format", "aria2", "-o", tmp_path / "d", *ONE)
+        done = run_downloader(*argv, "--retries", 0)
+        assert sorted(request.target for request in server.requests) == ["/b", "/gone"]
+    assert complete_report(done)["failed"] == 2
+
+
+def test_failure_of_a_row_whose_urls_are_all_wrong_names_them(run_downloader: Run, tmp_path: Path) -> None:
+    (tmp_path / "l").write_text("junk\tftp://u:secret@h/x\n out=x\n")
+    argv = (tmp_path / "l", "--list-format", "aria2", "-o", tmp_path / "d", "--failures", tmp_path / "f")
+    run_downloader(*argv)
+    why = "line 1 has no http(s) URL among its 2: junk, ftp://***@h/x"
+    assert failures_of(tmp_path / "f") == {"line 1": ("bad-url", why)}
+
+
 def test_mirrors_of_a_dead_host(run_downloader: Run, tmp_path: Path) -> None:
     with Server(default=answer) as server:
         entries = [f"http://127.0.0.1:9/{n}\t{server.url}/{n}\n" for n in range(200)]

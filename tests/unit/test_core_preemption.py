@@ -117,6 +117,44 @@ def test_one_host_of_many_gives_its_own_slots_to_its_own_files() -> None:
     assert slots.run(3, waiting=False) == 4
 
 
+def overdue(slots: Slots, seconds: float) -> int:
+    found = 0
+    for _ in range(int(seconds / TICK)):
+        slots.tick(waiting=False)
+        found += len(slots.preemption.overdue())
+    return found
+
+
+def test_slow_requests_whose_files_are_elsewhere() -> None:
+    """They are told of once in an allotment, and end though nothing waits for their slots."""
+    slots = Slots(2)
+    assert overdue(slots, 1.75) == 0
+    assert overdue(slots, 1.75) == 2
+    assert overdue(slots, 2) == 2
+    assert slots.preemption.leave(slots.held) == slots.held
+
+
+def test_what_was_received_is_not_thrown_away_at_once() -> None:
+    """A request that has received for ten seconds is not overdue before it was slow for as long."""
+    slots = Slots(1, speed=WORTH * 8)
+    assert overdue(slots, 10) == 0
+    slots.speed = 0
+    received = slots.held[0].received
+    slots.preemption.observe(slots.now, slots.held, finished=slots.finished, slots=SLOTS, waiting=False)
+
+    def found(seconds: float) -> int:
+        count = 0
+        for _ in range(int(seconds / TICK)):
+            slots.now += TICK
+            held = [slots.held[0]._replace(received=received)]
+            slots.preemption.observe(slots.now, held, finished=0, slots=SLOTS, waiting=False)
+            count += len(slots.preemption.overdue())
+        return count
+
+    assert found(9) == 0
+    assert found(2) == 1
+
+
 def test_bytes_that_are_worth_a_slot() -> None:
     assert Slots(8, speed=WORTH // 8).run(3) == 4
     assert Slots(8, speed=WORTH * 4).run(30) == 0

@@ -526,3 +526,10 @@ def test_when_a_host_opens() -> None:
     schedule.pause(third, 90.0)
     assert schedule.opens_at(other, 80.0) == schedule.opens_at(third, 80.0) == 90.0
     assert stalled == [host, host, third]
+    # Files wait for its robots.txt, which is neither queued nor requested between two attempts.
+    fourth = schedule.host("d")
+    fourth.unknown = True
+    assert schedule.opens_at(fourth, 80.0) == 80.0
+    schedule.doubt(fourth)
+    assert schedule.opens_at(fourth, 80.0) > 80.0
+    assert stalled[-1] is fourth

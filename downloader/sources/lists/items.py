@@ -68,6 +68,7 @@ _EXPONENT: Final = re.compile(r"[0-9]{1,19}(?:\.[0-9]{0,19})?[eE][+-]?[0-9]{1,2}
 # What programs write for no value: R, pandas, MySQL, PostgreSQL. No size, checksum or header field is
 # called so, but a file may be, except the last.
 _NOTHING: Final = frozenset({"na", "n/a", "<na>", "nan", "null", "none", "\\n"})
+_MOST_SHOWN: Final = 5  # URLs of a row
 _NO_NAME: Final = "\\N"
 _BASE64: Final = re.compile(r"(sha\d+-|)([a-z0-9+/_-]+)={0,2}").fullmatch  # in lower case
 
@@ -125,7 +126,7 @@ class ItemMaker:
         urls: Sequence[Any] = values.get(columns.url, ())
         mirrors: Sequence[tuple[str, ...]] | None = None
         if columns.mirrors:
-            urls, mirrors = _valid_urls(urls, values[columns.mirrors])
+            urls, mirrors = _valid_urls(urls, values[columns.mirrors], faults)
         given = values[columns.name] if columns.name and not self._mirror else None
         names = self._plain_names(urls, given)
         if names is None:
@@ -296,12 +297,20 @@ class ItemMaker:
 
 
 def _valid_urls(
-    urls: Sequence[str], others: Sequence[tuple[str, ...]]
+    urls: Sequence[str], others: Sequence[tuple[str, ...]], faults: dict[int, _Fault]
 ) -> tuple[Sequence[str], Sequence[tuple[str, ...]]]:
-    """Return the first valid URL of each row, and the valid ones behind it."""
+    """Return the first valid URL of each row, and the other valid ones behind it.
+
+    Adds the faults of rows that have several, none of them valid.
+    """
     firsts, rest = [], []
-    for url, more in zip(urls, others, strict=True):
-        valid = [each for each in (url, *more) if _is_url(each)] if more else [url]
+    for index, (url, more) in enumerate(zip(urls, others, strict=True)):
+        valid = [each for each in dict.fromkeys((url, *more)) if _is_url(each)] if more else [url]
+        if not valid:
+            each = ", ".join(map(_shown, (url, *more)[:_MOST_SHOWN]))
+            faults.setdefault(
+                index, _Fault("bad-url", f" has no http(s) URL among its {len(more) + 1}: {each}")
+            )
         firsts.append(valid[0] if valid else url)
         rest.append(tuple(valid[1:]))
     return firsts, rest

@@ -278,10 +278,26 @@ KNOWN = (
     Mutant(
         "silent host is asked for each file",
         "each file with mirrors waits for --read-timeout at the first of them",
-        "Scheduler.went_silent",
+        "Scheduler.doubt",
         "self._rest(host)",
         "",
         (f"{MIRRORS}test_host_that_hangs_is_not_asked_for_each_file",),
+    ),
+    Mutant(
+        "files wait for all retries of a robots.txt",
+        "where a robots.txt answers 503, each file waits for six attempts at it beside a free mirror",
+        "Scheduler.opens_at",
+        "following.unknown",
+        "False",
+        (f"{MIRRORS}test_robots_txt_that_does_not_come[503-pipelined]",),
+    ),
+    Mutant(
+        "mirror that trickles is left when slots are needed only",
+        "twenty files of a mirror that sends a byte in two seconds take until --deadline beside a free one",
+        "SlowRequests._leave",
+        "self.mirror(task, each.since) is not None",
+        "False",
+        (f"{MIRRORS}test_mirror_that_trickles_is_left_though_slots_are_free",),
     ),
     Mutant(
         "mirror that was left out is never tried",
