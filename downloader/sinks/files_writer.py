@@ -119,12 +119,13 @@ def crc_at(leaf: str, directory: int) -> int:
 def check_kept(name: str, found: os.stat_result, rules: Rules) -> None:
     """Raise FetchError ``file-exists`` unless --existing keeps a file that belongs to no item.
 
-    So it is for --existing fail, or if it is not a regular file.
+    So it is for --existing fail, or if it is not a regular file. It is no directory.
     """
+    if not stat.S_ISREG(found.st_mode):
+        text = "not a regular file; move it away, or give --existing replace, which replaces it"
+        raise FetchError("file-exists", f"{name}: {text}")
     if rules.existing == "fail":
         raise FetchError("file-exists", f"{name}: remove it, or give --existing replace or keep")
-    if not stat.S_ISREG(found.st_mode):
-        raise FetchError("file-exists", f"{name}: not a regular file; --existing replace replaces it")
 
 
 class Directories(Protocol):
