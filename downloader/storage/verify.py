@@ -27,7 +27,14 @@ from downloader.sinks.shards.files import SHARDS
 from downloader.sinks.shards.kept import kept_samples
 from downloader.sinks.sink import REWRITTEN, SUPERSEDED, Compares, Comparison, Inspect, Written
 from downloader.sinks.stored import is_inside, place
-from downloader.storage.destination import collect_ledgers, home_of, ledgers, temporary_prefix
+from downloader.storage.destination import (
+    collect_ledgers,
+    home_of,
+    leads_to,
+    ledgers,
+    moved,
+    temporary_prefix,
+)
 from downloader.storage.journal import NAME as JOURNAL
 from downloader.storage.journal import BatchRow, JobSpec, Journal
 from downloader.storage.ledger import read as read_ledger
@@ -199,8 +206,9 @@ def _verify_with(place: _Place, root: str, home: Directory, quiet: bool, *, read
     output = place.output
     with contextlib.closing(Journal(home, read_only=read_only, alone=read_only)) as journal:
         job = _job(journal)
-        if job.output and job.output != (output if is_bucket(output) else os.path.realpath(output)):
-            raise ConfigError(f"{root} has the journal of {job.output}, not of {output}; give that")
+        if job.output and not leads_to(job.output, output):
+            remedy = moved(job.output, output)
+            raise ConfigError(f"{root} has the journal of {job.output}, not of {output}; give that{remedy}")
         if not read_only:
             try:
                 check = verifier(job.store, Path(output), job.layout)
