@@ -202,9 +202,9 @@ class _Verifying:
             if done.name not in self._covered and DAMAGED in done.report.failed_by_error:
                 yield from (each.name for each in self._directory.failed(done) if each.code == DAMAGED)
         for done in dones if self._shards is None else ():
-            head = self._heads.get(done.name)
-            if head is not None and done.name not in self._covered and done.report.failed:
-                yield from self._left(head, done)
+            of_slice = self._heads.get(done.name)
+            if of_slice is not None and done.name not in self._covered and done.report.failed:
+                yield from self._left(of_slice, done)
 
     def _left(self, head: Head, done: Done) -> Iterator[str]:
         """Yield the names of items that are damaged, also after they were requested again.
