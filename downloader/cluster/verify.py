@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from time import monotonic
 from typing import NamedTuple
@@ -34,7 +35,7 @@ from downloader.sinks.sink import Written
 from downloader.sinks.stored import is_inside, place
 from downloader.sinks.taken_names import NameTaken
 from downloader.storage.destination import home_of
-from downloader.storage.name_owners import CHUNK, file_at
+from downloader.storage.name_owners import CHUNK, damaged_at, is_left
 from downloader.storage.verify import Verified
 
 __all__ = ["Damage", "verify_cluster", "write_down"]
@@ -201,6 +202,25 @@ class _Verifying:
         for done in dones:
             if done.name not in self._covered and DAMAGED in done.report.failed_by_error:
                 yield from (each.name for each in self._directory.failed(done) if each.code == DAMAGED)
+        for done in dones if self._shards is None else ():
+            of_slice = self._heads.get(done.name)
+            if of_slice is not None and done.name not in self._covered and done.report.failed:
+                yield from self._left(of_slice, done)
+
+    def _left(self, head: Head, done: Done) -> Iterator[str]:
+        """Yield the names of items that are damaged, also after they were requested again.
+
+        Where another item has the name, what this one had is gone.
+        """
+        codes = {each.item: each.code for each in self._directory.failed(done)} if head.covers else {}
+        for number, item in enumerate(chain.from_iterable(self._directory.items(head))) if codes else ():
+            earlier = item.earlier
+            if earlier is None or not earlier.owned or earlier.foreign:
+                continue
+            if codes.get(number, DAMAGED) not in (DAMAGED, "name-taken"):
+                where = place(item.name, self._plan.identity) if self._kind.name == "files" else ""
+                if not where or (is_inside(where) and is_left(Path(self._output), where, earlier.file)):
+                    yield item.name
 
     def _are_indexed(self, dones: list[Done], shards: int) -> bool:
         """Return whether a driver has written the indexes since the last shard was published."""
@@ -271,7 +291,7 @@ class _Verifying:
     def _file_of(self, name: str) -> int:
         """Return which file has ``name``; 0 if none has, or if items are no files."""
         where = place(name, self._plan.identity) if self._kind.name == "files" else ""
-        return file_at(Path(self._output) / where) if is_inside(where) else 0
+        return damaged_at(Path(self._output), where) if is_inside(where) else 0
 
     def _note(self, head: Head, done: Done, damaged: dict[int, Damage]) -> None:
         """Note what is damaged of a slice; record it, if that is much, unless nothing can be written."""

@@ -22,7 +22,7 @@ An intent is written before the name appears. After a kill, it distinguishes a f
 that moment (its size and checksum match) from one that was not.
 
 A claim (OWNED, UNOWNED) is about one file, the one that had the name when it was given. In place of the
-CRC-32 it has which file that is (``core.ownership.file_id``), 0 if there was none, or if it is not known.
+CRC-32 it has which file that is (``core.ownership``), 0 if there was none, or if it is not known.
 
 The ledger that a worker keeps in shared memory (``downloader.storage.ledger``), the journal's rows and
 leases use the same layout. A buffer of ``count`` items is ``12 * count`` bytes long.
@@ -112,7 +112,7 @@ class ItemState:
 class Claim(NamedTuple):
     """What is known of the file that has an item's name: OWNED, UNOWNED, or nothing (UNTOUCHED).
 
-    ``file``: which file it is about (``core.ownership.file_id``). ``unsynced``: a sync failed, so a file
+    ``file``: which file it is about (``core.ownership``). ``unsynced``: a sync failed, so a file
     that has the right bytes may not have them on the disk.
     """
 

@@ -3,9 +3,12 @@
 An item fails as ``name-taken`` only if another item of the job is known to own the name. The item's state
 (``core.item_states``) records what the item itself owns; ``rule`` decides the other cases.
 
-A claim is about one file (``file_id``): the one that was looked at when it was given. Where another file
-has the name by now, the item has no claim on that: somebody has put it there meanwhile, perhaps another
-item of the job.
+A claim is about one file (``file_id``): the one that was looked at when it was given. One that ``verify``
+gives is about the damaged bytes (``content_id``), whatever file has them. Where anything else has the name
+by now, the item has no claim on that: somebody has put it there meanwhile, perhaps another item of the job.
+
+Neither depends on the inode, which a copy of the destination does not keep, nor do some file systems; and
+bytes are the same ones where a copy, or ``touch``, has changed the time.
 
 ==========  =================================  =========================================================
 claim       last change of the file            decision
@@ -33,7 +36,7 @@ import msgspec
 
 from downloader.core.item_states import OWNED, UNOWNED, UNTOUCHED, Claim
 
-__all__ = ["Decision", "Existing", "Rules", "file_id", "is_valid", "rule", "unsettled"]
+__all__ = ["Decision", "Existing", "Rules", "content_id", "file_id", "is_valid", "rule", "unsettled"]
 
 Existing = Literal["replace", "keep", "fail"]
 
@@ -51,8 +54,6 @@ class Decision(enum.Enum):
 class FileStatus(Protocol):
     """What ``os.stat_result`` says of a file, as far as it is needed here."""
 
-    @property
-    def st_ino(self) -> int: ...
     @property
     def st_size(self) -> int: ...
     @property
@@ -87,12 +88,17 @@ _EXISTING = {
 
 
 def file_id(found: FileStatus) -> int:
-    """Return which file that is, in 32 bits: never 0.
+    """Return which file that is, of those that may have one name, in 32 bits: never 0.
 
-    It stays the same when only the names, the owner or the permissions of the file are changed. Its lowest
-    bit is set, see ``unsettled``.
+    It stays the same when only the names, the owner or the permissions of the file are changed, and in a
+    copy that has its time (``cp -a``). Its lowest bit is set, see ``unsettled``.
     """
-    return zlib.crc32(b"%d %d %d" % (found.st_ino, found.st_size, found.st_mtime_ns)) | 1
+    return zlib.crc32(b"%d %d" % (found.st_size, found.st_mtime_ns)) | 1
+
+
+def content_id(size: int, crc: int) -> int:
+    """Return which content that is, like ``file_id``: any file that has these bytes."""
+    return zlib.crc32(b"content %d %d" % (size, crc)) | 1
 
 
 def unsettled(file: int) -> int:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from downloader.core import item_states
 from downloader.core.leases import LeaseBook
-from downloader.messages import BatchDone, Lease, Narrowed, Outcome
+from downloader.messages import BatchDone, Lease, Narrowed, Outcome, Returned, Tally
 from downloader.reporting.stats import RunStats
 from downloader.storage.destination import Destination
 
@@ -56,7 +58,7 @@ class Checkpoint:
                 self._book.narrow(worker, outcome.lease)
             else:
                 self._book.settle(worker, outcome.seq)
-            self._run.add(outcome)
+            self._run.add(_counted(outcome, lease))
         return done
 
     def _record(self, outcome: BatchDone | Narrowed, lease: Lease, finished: Sequence[int]) -> None:
@@ -70,3 +72,13 @@ class Checkpoint:
             journal.settle_some(outcome, marks, finished, all_leased=not lease.only)
         else:
             journal.settle(outcome, marks, retried=finished)
+
+
+def _counted(outcome: Outcome, lease: Lease) -> Outcome:
+    """Return ``outcome``, which ends or narrows ``lease``, with the counts that a report is to have.
+
+    Items of a shard that were fetched again have failed for the journal until that is published.
+    """
+    if isinstance(outcome, Returned) and lease.shards and lease.only:
+        return msgspec.structs.replace(outcome, tally=Tally())
+    return outcome

@@ -39,7 +39,7 @@ from downloader.process.long_work import READ_AT_ONCE
 from downloader.sinks.directory_batch import DirectoryBatch
 from downloader.sinks.failing import destination_error, file_error
 from downloader.sinks.files_writer import FilesWriter, check_kept, crc_at, remove
-from downloader.sinks.obstacles import not_a_directory
+from downloader.sinks.obstacles import not_a_directory, taken_by_directory
 from downloader.sinks.sink import NEW, Unprepared, Written
 from downloader.sinks.stored import UTF8, file_matches, is_inside, place
 
@@ -220,6 +220,8 @@ class FilesSink:
             found = os.stat(leaf, dir_fd=directory, follow_symlinks=False)
             if found.st_ctime_ns >= self.rules.foreign_before_ns:
                 return None
+            if stat.S_ISDIR(found.st_mode):
+                raise taken_by_directory(directory, leaf, name, self.layout)
             check_kept(name, found, self.rules)
             if READ_AT_ONCE < found.st_size <= MOST_READ and name not in self._unread:
                 self._unread.add(name)

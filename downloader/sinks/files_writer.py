@@ -22,7 +22,7 @@ from typing import NamedTuple, Protocol
 from downloader.core.checksum import MOST_READ, UNREAD, crc32
 from downloader.core.file_errors import Step
 from downloader.core.item_states import OWNED, Claim
-from downloader.core.ownership import Decision, Rules, is_valid, rule
+from downloader.core.ownership import Decision, Rules, content_id, file_id, is_valid, rule, unsettled
 from downloader.errors import FetchError
 from downloader.files.rename import exchange, rename_new
 from downloader.process.long_work import PIECE, READ_AT_ONCE, in_thread
@@ -119,12 +119,13 @@ def crc_at(leaf: str, directory: int) -> int:
 def check_kept(name: str, found: os.stat_result, rules: Rules) -> None:
     """Raise FetchError ``file-exists`` unless --existing keeps a file that belongs to no item.
 
-    So it is for --existing fail, or if it is not a regular file.
+    So it is for --existing fail, or if it is not a regular file. It is no directory.
     """
+    if not stat.S_ISREG(found.st_mode):
+        text = "not a regular file; move it away, or give --existing replace, which replaces it"
+        raise FetchError("file-exists", f"{name}: {text}")
     if rules.existing == "fail":
         raise FetchError("file-exists", f"{name}: remove it, or give --existing replace or keep")
-    if not stat.S_ISREG(found.st_mode):
-        raise FetchError("file-exists", f"{name}: not a regular file; --existing replace replaces it")
 
 
 class Directories(Protocol):
@@ -245,6 +246,26 @@ class FilesWriter:
             raise met.error
         return met.crc
 
+    def _claim_on(self, found: os.stat_result) -> Claim:
+        """Return the claim, valid if it is about the bytes that ``found`` has; may raise Unprepared."""
+        claim = self._claim
+        if unsettled(claim.file) == claim.file or is_valid(claim, found):
+            return claim
+        if not stat.S_ISREG(found.st_mode) or found.st_size > MOST_READ:
+            return claim
+        if found.st_size <= READ_AT_ONCE:
+            try:
+                crc = crc_at(self._leaf, self._directory)
+            except OSError:
+                return claim
+        else:
+            met = self._read_before(found)
+            if met.identity != _identity(found):
+                return claim
+            crc = met.crc
+        is_about = claim.file == content_id(found.st_size, crc)
+        return claim._replace(file=file_id(found)) if is_about else claim
+
     def _read_before(self, found: os.stat_result) -> _Met:
         met = self._met
         if met is None or (met.identity != _identity(found) and met.times < _MOST_READS):
@@ -305,7 +326,7 @@ class FilesWriter:
         """
         if stat.S_ISDIR(found.st_mode):
             raise taken_by_directory(self._directory, self._leaf, self._name, self._sink.layout)
-        claim = self._claim
+        claim = self._claim_on(found)
         decision = rule(claim, found, self._sink.rules)
         kept = decision in (Decision.KEEP, Decision.REFUSE)
         foreign = kept or decision is Decision.REPLACE_FOREIGN

@@ -11,6 +11,7 @@ import errno
 import functools
 import hashlib
 import os
+import shlex
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timezone
@@ -20,6 +21,7 @@ import msgspec
 
 from downloader.config.config import Config
 from downloader.core import item_states as core_marks
+from downloader.core.bucket_place import is_bucket
 from downloader.core.file_errors import advice
 from downloader.core.item_states import Claim
 from downloader.core.ownership import Rules
@@ -54,9 +56,11 @@ __all__ = [
     "forget",
     "has_journal",
     "home_of",
+    "leads_to",
     "ledgers",
     "make_directory",
     "make_home",
+    "moved",
     "temporary_prefix",
 ]
 
@@ -454,10 +458,14 @@ class Destination:
                 "or --restart to forget that job (its files stay)"
             )
         if job.output != mine.output:
-            raise ConfigError(
-                f"{config.journal_root} has the journal of {job.output or config.journal_root}; give that "
-                "as -o, or another --journal, or --restart to forget that job (its files stay)"
-            )
+            if not leads_to(job.output, mine.output):
+                raise ConfigError(
+                    f"{config.journal_root} has the journal of {job.output or config.journal_root}; "
+                    "give that as -o, or another --journal, or --restart to forget that job (its files "
+                    f"stay){moved(job.output, mine.output)}"
+                )
+            job = msgspec.structs.replace(job, output=mine.output)
+            self.journal.begin(job)
         if (job.store, job.layout) != (mine.store, mine.layout):
             try:
                 begun = f"--store {job.store} {sink_kind(job.store).describe(job.layout)}"
@@ -583,6 +591,24 @@ def _clock_of(output: str) -> int:
 def _is_apart(config: Config) -> bool:
     """Return whether the journal is in another directory than the destination."""
     return os.path.realpath(config.journal_root) != os.path.realpath(config.local_output)
+
+
+def leads_to(recorded: str, output: str) -> bool:
+    """Return whether ``recorded``, the DEST that a journal elsewhere has, is ``output``.
+
+    Whoever moves DEST may leave a link to it where it was.
+    """
+    if recorded == output or not recorded or is_bucket(recorded) or is_bucket(output):
+        return recorded == output
+    return os.path.realpath(recorded) == os.path.realpath(output)
+
+
+def moved(recorded: str, output: str) -> str:
+    """Return what to do if ``recorded``, see ``leads_to``, was moved to ``output``; "" if it is there."""
+    if not recorded or not output or is_bucket(recorded) or is_bucket(output) or os.path.lexists(recorded):
+        return ""
+    link = shlex.join(["ln", "-s", os.path.realpath(output), recorded])
+    return f"; nothing is there: if it was moved, run `{link}`, then the same command again"
 
 
 def make_directory(option: str, root: Path) -> None:

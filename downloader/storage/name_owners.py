@@ -18,13 +18,14 @@ import unicodedata
 from collections.abc import Callable, Collection, Mapping, Set
 from pathlib import Path
 
+from downloader.core.checksum import MOST_READ
 from downloader.core.item_states import OWNED, UNOWNED, Claim, claims, published
 from downloader.core.name_list import decode_names
-from downloader.core.ownership import file_id, unsettled
-from downloader.sinks.stored import is_inside, place
+from downloader.core.ownership import content_id, file_id, unsettled
+from downloader.sinks.stored import crc_of, is_inside, open_below, place
 from downloader.storage.journal import Journal
 
-__all__ = ["CHUNK", "file_at", "settle_contested", "settle_damaged"]
+__all__ = ["CHUNK", "damaged_at", "is_left", "settle_contested", "settle_damaged"]
 
 CHUNK = 100_000
 
@@ -62,8 +63,10 @@ def settle_contested(
                 if seq not in known:
                     known[seq] = claims(journal.marks(seq))
                 had = known[seq].get(index)
-                is_ours = name in ours
-                claim = Claim(OWNED, file_at(path)) if is_ours else _claim(path, lost_before_ns, had)
+                if name in ours:
+                    claim = Claim(OWNED, _file_at(path))
+                else:
+                    claim = _claim(root, where, lost_before_ns, had)
                 found.setdefault(seq, {})[index] = claim
     for seq, given in found.items():
         journal.claim(seq, given)
@@ -134,7 +137,35 @@ def _is_short(path: Path) -> bool:
         return False
 
 
-def file_at(path: Path) -> int:
+def damaged_at(root: Path, where: str) -> int:
+    """Return what a claim on the damaged file ``where`` below ``root`` is about, 0 if there is none.
+
+    It is its bytes (``core.ownership.content_id``); or which file it is, if it cannot be read, or is too
+    large to be read for that.
+    """
+    try:
+        fd = open_below(root, where)
+    except OSError:
+        return _file_at(root / where)
+    try:
+        found = os.fstat(fd)
+        return file_id(found) if found.st_size > MOST_READ else content_id(found.st_size, crc_of(fd))
+    except OSError:
+        return _file_at(root / where)
+    finally:
+        os.close(fd)
+
+
+def is_left(root: Path, where: str, file: int) -> bool:
+    """Return whether what an item has a claim on is ``where`` below ``root`` still, or nothing is there.
+
+    ``file``: which file or content that is. Anything else is not the item's: somebody has put it there.
+    """
+    found = _file_at(root / where)
+    return not found or file == found or (file != 0 and file == damaged_at(root, where))
+
+
+def _file_at(path: Path) -> int:
     """Return which file has ``path`` (``core.ownership.file_id``), 0 if none has."""
     try:
         return file_id(os.lstat(path))
@@ -142,13 +173,13 @@ def file_at(path: Path) -> int:
         return 0
 
 
-def _claim(path: Path, lost_before_ns: int, had: Claim | None) -> Claim:
-    """Return the claim on the file that has ``path``, of an item that ``had`` another one."""
+def _claim(root: Path, where: str, lost_before_ns: int, had: Claim | None) -> Claim:
+    """Return the claim on the file ``where`` below ``root``, of an item that ``had`` another one."""
     try:
-        found = os.lstat(path)
+        found = os.lstat(root / where)
     except OSError:
         return Claim(UNOWNED)
     file = file_id(found)
-    if had is not None and had.file == unsettled(file):
+    if had is not None and had.file and had.file in (unsettled(file), unsettled(damaged_at(root, where))):
         return Claim(had.state, file)
     return Claim(OWNED if found.st_ctime_ns < lost_before_ns else UNOWNED, file)

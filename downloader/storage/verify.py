@@ -14,8 +14,8 @@ from typing import NamedTuple
 import msgspec
 
 from downloader.core import item_states as core_marks
-from downloader.core.bucket_place import is_bucket
 from downloader.core.file_errors import advice
+from downloader.core.item_states import OWNED, Claim
 from downloader.core.name_list import decode_names
 from downloader.core.ownership import unsettled
 from downloader.core.pipeline_order import doubtful_text
@@ -28,13 +28,20 @@ from downloader.sinks.shards.files import SHARDS
 from downloader.sinks.shards.kept import kept_samples
 from downloader.sinks.sink import REWRITTEN, SUPERSEDED, Compares, Comparison, Inspect, Written
 from downloader.sinks.stored import is_inside, place
-from downloader.storage.destination import collect_ledgers, home_of, ledgers, temporary_prefix
+from downloader.storage.destination import (
+    collect_ledgers,
+    home_of,
+    leads_to,
+    ledgers,
+    moved,
+    temporary_prefix,
+)
 from downloader.storage.journal import NAME as JOURNAL
 from downloader.storage.journal import BatchRow, JobSpec, Journal
 from downloader.storage.ledger import read as read_ledger
 from downloader.storage.ledger import read_merged
 from downloader.storage.lock import is_locked, lock
-from downloader.storage.name_owners import CHUNK, file_at, settle_damaged
+from downloader.storage.name_owners import CHUNK, damaged_at, is_left, settle_damaged
 
 __all__ = ["Status", "Verified", "remarks", "status", "verify"]
 
@@ -201,8 +208,9 @@ def _verify_with(place: _Place, root: str, home: Directory, quiet: bool, *, read
     output = place.output
     with contextlib.closing(Journal(home, read_only=read_only, alone=read_only)) as journal:
         job = _job(journal)
-        if job.output and job.output != (output if is_bucket(output) else os.path.realpath(output)):
-            raise ConfigError(f"{root} has the journal of {job.output}, not of {output}; give that")
+        if job.output and not leads_to(job.output, output):
+            remedy = moved(job.output, output)
+            raise ConfigError(f"{root} has the journal of {job.output}, not of {output}; give that{remedy}")
         if not read_only:
             try:
                 check = verifier(job.store, Path(output), job.layout)
@@ -250,7 +258,7 @@ def _verify(
         raise journal.damaged(error) from error
     for row in _batches(journal, left or {}):
         shards = journal.shards.of(row.seq)
-        if not row.done and (claimed := _claimed(row)):
+        if claimed := settling.left(row, shards) if row.done else _claimed(row):
             recorded += len(claimed)
             names += claimed[: max(0, _NAMED - len(names))]
         damaged = _damaged(row, shards, inspect, comparison) if row.marks else []
@@ -287,7 +295,10 @@ def _verify(
 
 
 class _Settling:
-    """Record damaged files, and which files these are; ``has_files``: each item is a file."""
+    """Record damaged files, and which files these are; ``has_files``: each item is a file.
+
+    Then a claim says which file was damaged, and whether that is still there can be seen.
+    """
 
     def __init__(self, journal: Journal, root: Path, layout: str, *, has_files: bool) -> None:
         self._journal = journal
@@ -305,13 +316,37 @@ class _Settling:
         files: dict[int, int] = {}
         for each in damaged if self._has_files else ():
             where = place(each.name, self._layout)
-            file = file_at(self._root / where) if is_inside(where) else 0
+            file = damaged_at(self._root, where) if is_inside(where) else 0
             if file:
                 files[each.index] = unsettled(file)
                 self._waiting[each.name] = seq, each.index, file
         self._journal.mark_damaged(seq, damaged, files, shards)
         if len(self._waiting) >= CHUNK:
             self.settle()
+
+    def left(self, row: BatchRow, shards: Sequence[int]) -> list[str]:
+        """Return the names of items of a batch that are damaged, also after they were requested again.
+
+        Those that were not requested are in ``Journal.damaged_names``. Where another item has the name,
+        what this one had is gone. ``shards`` of the batch are compared as they are.
+        """
+        owned = {index: claim.file for index, claim in _claims(row).items() if claim.state == OWNED}
+        if not owned or shards:
+            return []
+        found = [
+            each
+            for each in self._journal.failures(row.seq)
+            if each.index in owned and each.code not in ("damaged", "name-taken")
+        ]
+        return [
+            each.name
+            for each in found
+            if not self._has_files or self._is_left(each.name, owned[each.index])
+        ]
+
+    def _is_left(self, name: str, file: int) -> bool:
+        where = place(name, self._layout)
+        return bool(is_inside(where)) and is_left(self._root, where, file)
 
     def settle(self) -> None:
         """Search the journal for other owners of those files."""
@@ -353,9 +388,13 @@ def _claimed(row: BatchRow) -> list[str]:
 
     Of those that are UNOWNED, too: only a file that was kept is that in an open batch.
     """
-    indices = core_marks.claims(row.marks) if row.marks else {}
+    indices = _claims(row)
     names = decode_names(row.names) if indices else []
     return [names[index] for index in indices if index < len(names)]
+
+
+def _claims(row: BatchRow) -> dict[int, Claim]:
+    return core_marks.claims(row.marks) if row.marks else {}
 
 
 def _batches(journal: Journal, left: dict[int, bytes]) -> Iterator[BatchRow]:

@@ -294,6 +294,30 @@ def test_verify_finds_what_is_damaged_and_it_is_fetched_again(
         assert stored(plan.dest) == {name: truth.content(name) for name in names}
 
 
+def test_damaged_file_of_a_slice_is_named_until_it_is_fetched_again(tmp_path: Path) -> None:
+    """Also when the request has failed; its copy is the item's own still."""
+    names = ["a", "b", "c"]
+    files = {name: ok(name.encode()) for name in names}
+    with Server(files=files) as server:
+        plan = ShardPlan(tmp_path / "d", server.url, 3, {"store": "files"})
+        first = plan.add(names, ended=True)
+        assert plan.attempt(first, tmp_path / "s").how == "done"
+        (plan.dest / "b").write_bytes(b"?")
+        assert verify(plan.dest) == (1, 3, 2, ["b"])
+        server.routes["/get/b"] = status(404)
+        second = plan.again(first).name
+        assert plan.attempt(second, tmp_path / "s").how == "done"
+        assert plan.done(second).report.failed_by_error == {"http-404": 1}
+        (plan.dest / "b").rename(tmp_path / "b")
+        shutil.copyfile(tmp_path / "b", plan.dest / "b")
+        assert verify(plan.dest) == (1, 2, 2, ["b"])
+        server.routes["/get/b"] = ok(b"b")
+        third = plan.again(second).name
+        assert plan.attempt(third, tmp_path / "s").how == "done"
+        assert (plan.dest / "b").read_bytes() == b"b"
+        assert verify(plan.dest) == (0, 3, 3, [])
+
+
 def verify(dest: Path) -> tuple[int, int, int, list[str]]:
     """Return exit code and result of ``downloader verify``."""
     ended = run("verify", dest, "--json")

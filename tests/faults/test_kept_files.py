@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 from checker import agree
 from harness import Job, report_with
-from servers import Request, Server, Until, ok
+from servers import Request, Server, Until, ok, status
 
 ONE = ("--workers", 1, "--pipeline", "off", "--connections", 1, "--json")
 EDITED = "mine, edited"
@@ -87,6 +88,60 @@ def test_kept_file_that_was_removed_is_fetched_and_is_the_items_own(
             report = report_with(run_downloader(*argv))
             assert (report["stored"], report["replaced"]) == (1, 0)
             assert (dest / "a").read_text() == "a of the server"
+
+
+def copied(dest: Path, *, times: bool) -> None:
+    """Put a copy of ``dest`` in its place, as after a move to another disk, or from a backup."""
+    moved = dest.rename(dest.with_name("moved"))
+    how = shutil.copy2 if times else shutil.copyfile
+    shutil.copytree(moved, dest, copy_function=how)  # type: ignore[type-var]
+    (dest / ".downloader").chmod(0o700)
+    shutil.rmtree(moved)
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "cp -a": lambda dest: copied(dest, times=True),
+    "cp -r": lambda dest: copied(dest, times=False),
+    "touch": lambda dest: [path.touch() for path in dest.iterdir()],
+    "times in seconds": lambda dest: [os.utime(path, (1e9, 1e9)) for path in dest.iterdir()],
+}
+LONG = b"a" * (3 << 20)  # is compared in a thread
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("existing", ["keep", "fail"])
+def test_damaged_file_stays_the_items_own_where_the_destination_is_copied(
+    run_downloader: Run, tmp_path: Path, change: str, existing: str
+) -> None:
+    """After a request that failed, too; of the same size or not, empty, large; not one that was edited."""
+    dest = tmp_path / "d"
+    bodies = {"a": b"body of a", "b": b"body of b", "c": b"body of c", "long": LONG, "e": b"body of e"}
+    bad = {"a": b"XXXX of a", "b": b"XX", "c": b"", "long": b"X" + LONG[1:], "e": b"XXXX of e"}
+    routes: dict[str, Any] = {f"/{name}": ok(body) for name, body in bodies.items()}
+    with Server(routes=routes) as server:
+        argv = (list_of(server, tmp_path / "l.csv", *bodies), "-o", dest, "--existing", existing, *ONE)
+        report_with(run_downloader(*argv))
+        for name, body in bad.items():
+            (dest / name).write_bytes(body)
+        assert json.loads(run_downloader("verify", dest, "--json").stdout)["damaged"] == sorted(
+            bad, key=[*bodies].index
+        )
+        CHANGES[change](dest)
+        (dest / "e").write_bytes(b"mine of e")
+        server.routes["/a"] = status(404)
+        report = report_with(run_downloader(*argv), 1)
+        assert report["stored"] == 3
+        assert {name: (dest / name).read_bytes() for name in "bc"} == {name: bodies[name] for name in "bc"}
+        assert (dest / "long").read_bytes() == LONG
+        assert json.loads(run_downloader("verify", dest, "--json").stdout)["damaged"] == ["a"]
+        CHANGES[change](dest)
+        server.routes["/a"] = ok(bodies["a"])
+        report = report_with(run_downloader(*argv), int(existing == "fail"))
+        assert (report["stored"], report["replaced"]) == (1, 0)
+        assert (dest / "a").read_bytes() == bodies["a"]
+        assert (dest / "e").read_bytes() == b"mine of e"
+        assert report["failed_by_error"] == ({"file-exists": 1} if existing == "fail" else {})
+        assert run_downloader("verify", dest).returncode == 0
 
 
 class Gate:

@@ -51,6 +51,31 @@ def test_journal_of_another_destination_is_refused(
     assert not stored(tmp_path / "b")
 
 
+def test_destination_that_was_moved(run_downloader: Run, dev_server: Serve, tmp_path: Path) -> None:
+    """A link where it was leads to it. Without one, the message says what to do; then the new path does."""
+    server = dev_server(files=10)
+    old, new, journal = tmp_path / "d", tmp_path / "disk" / "d d", tmp_path / "j"
+    argv = (server.url, "--journal", journal, "--json", "-o")
+    assert report_of(run_downloader(*argv, old))["stored"] == 10
+    new.parent.mkdir()
+    old.rename(new)
+    remedy = f"ln -s '{new}' {old}"
+    for words in ((*argv, new), ("verify", new, "--journal", journal)):
+        done = run_downloader(*words)
+        assert (done.returncode, f"if it was moved, run `{remedy}`" in done.stderr) == (2, True), done
+    subprocess.run(remedy, shell=True, check=True)
+    assert run_downloader("verify", old, "--journal", journal).returncode == 0
+    for dest in (old, new):
+        assert report_of(run_downloader(*argv, dest))["skipped"] == 10
+        assert run_downloader("verify", dest, "--journal", journal).returncode == 0
+    old.unlink()
+    assert run_downloader("verify", new, "--journal", journal).returncode == 0
+    (tmp_path / "other").mkdir()
+    done = run_downloader(*argv, tmp_path / "other")
+    assert (done.returncode, f"has the journal of {new}" in done.stderr) == (2, True), done
+    assert "ln -s" not in done.stderr
+
+
 def test_two_journals_share_a_destination(run_downloader: Run, dev_server: Serve, tmp_path: Path) -> None:
     server = dev_server(files=200)
     dest = tmp_path / "d"

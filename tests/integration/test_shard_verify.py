@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from threading import Event
 
 import pytest
-from harness import slow_but
-from servers import Request, Server, Step, ok, status
+from harness import Job, slow_but
+from servers import Request, Server, Step, Until, ok, status
 
 from downloader.storage.verify import Verified, verify
 
@@ -323,6 +326,50 @@ def test_a_shard_that_is_published_anew_in_fewer_files(run_downloader: Run, tmp_
         "c.dat",
     ]
     assert verify(str(dest), quiet=True).exit_code == 0
+
+
+@pytest.mark.parametrize("signals", [1, 2])
+def test_report_of_an_interrupted_repair_counts_each_item_once(
+    signals: int, run_downloader: Run, start: Callable[..., Job], tmp_path: Path
+) -> None:
+    """Of a shard that is published anew, and of items that had failed: they count when it is published."""
+    over, held = Event(), Event()
+    refused = {"/f/7.dat"}
+
+    def said(job: Job) -> bool:
+        return "SIGINT" in job.err
+
+    def answers(request: Request) -> Sequence[Step]:
+        if request.target in refused:
+            return status(404)
+        if held.is_set() and request.target == "/f/5.dat":
+            return [Until(over), *ok(b"5")]
+        return ok(request.target.encode())
+
+    dest, source = tmp_path / "dest", tmp_path / "list.txt"
+    with Server(default=answers) as server:
+        source.write_text("".join(f"{server.url}/f/{number}.dat\n" for number in range(9)))
+        argv = (source, "-o", dest, "--store", "tar", "--shard-files", 3, "--workers", 1, "--json")
+        assert run_downloader(*argv).returncode == 1
+        (dest / "00001.tar").unlink()
+        assert verify(str(dest), quiet=True).exit_code == 1
+        held.set()
+        for _ in range(2):
+            server.requests.clear()
+            job = start(*argv, "--pipeline", "off")
+            job.until(lambda: any("/f/5.dat" in each.target for each in list(server.requests)))
+            job.kill(signal.SIGINT)
+            job.until(partial(said, job))
+            if signals == 2:
+                job.kill(signal.SIGINT)
+            assert job.wait() == 130, job.err
+            report, now = json.loads(job.out), json.loads(run_downloader("status", dest, "--json").stdout)
+            assert (report["stored"], report["skipped"], report["failed"]) == (0, 5, 4)
+            assert (now["stored"], now["failed"], now["listed"]) == (5, 4, 9)
+        over.set()
+        refused.clear()
+        report = json.loads(run_downloader(*argv).stdout)
+        assert (report["stored"], report["skipped"], report["failed"]) == (4, 5, 0)
 
 
 @pytest.mark.parametrize("cut", [("00000_stats.json",), ("00000_stats.json", "00000.tar", "00000.parquet")])

@@ -312,15 +312,25 @@ def test_file_and_file_below_it_are_both_reported(
     assert report_of(hashed)["stored"] == 2
 
 
-def test_obstructing_user_file_is_reported(run_downloader: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("existing", ["replace", "keep", "fail"])
+def test_obstructing_user_file_is_reported(run_downloader: Run, tmp_path: Path, existing: str) -> None:
+    """What is said is true, whatever --existing says: what is no file is not kept, a directory stays."""
     root = tmp_path / "d"
     (root / "a").mkdir(parents=True)
-    with Server(files={"a": ok(b"x")}) as server:
-        done = run_downloader(server.url, "-o", root, *ONE)
+    (root / "b").symlink_to("elsewhere")
+    os.mkfifo(root / "c")
+    with Server(files={"a": ok(b"x"), "b": ok(b"y"), "c": ok(b"z")}) as server:
+        argv = (server.url, "-o", root, *ONE)
+        done = run_downloader(*argv, "--existing", existing)
         assert done.returncode == 1
         assert "bad-name a is a directory, so no file can be stored there; move it away" in done.stdout
+        advice = "not a regular file; move it away, or give --existing replace, which replaces it"
+        for name in "bc" if existing != "replace" else "":
+            assert f"file-exists {name}: {advice}" in done.stdout
         (root / "a").rmdir()
-        assert run_downloader(server.url, "-o", root, *ONE).returncode == 0
+        assert run_downloader(*argv).returncode == 0
+    assert [(root / name).read_bytes() for name in "abc"] == [b"x", b"y", b"z"]
+    assert not (root / "b").is_symlink()
 
 
 @pytest.mark.parametrize("layout", ["hashed", "mirror"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 from pathlib import Path
 from typing import get_args
 
@@ -58,7 +59,7 @@ def test_ownership_table() -> None:
             assert rule(claim, found, rules) is expected, (state, changed, cut)
             # A claim on another file, on none, or one that is not settled, is no claim on this one.
             none = TABLE[UNTOUCHED, changed, cut] or EXISTING[existing]
-            for other in (file_id(file(inode=2)), 0, unsettled(file_id(found))):
+            for other in (file_id(file(size=2)), 0, unsettled(file_id(found))):
                 assert rule(Claim(state, other), found, rules) is none, (state, changed, cut)
 
 
@@ -73,7 +74,7 @@ def test_file_in_a_new_destination_is_contested() -> None:
 
 
 def test_claim_is_about_one_file(tmp_path: Path) -> None:
-    """It stays valid when the file is renamed or gets other permissions, not when it is changed."""
+    """It stays valid when the file is renamed, copied or gets other permissions, not when it is changed."""
     path, other = tmp_path / "a", tmp_path / "b"
     path.write_bytes(b"one")
     claim = Claim(OWNED, file_id(os.lstat(path)))
@@ -81,10 +82,13 @@ def test_claim_is_about_one_file(tmp_path: Path) -> None:
     path.rename(other)
     other.rename(path)
     assert is_valid(claim, os.lstat(path))
-    other.write_bytes(b"one")
+    shutil.copy2(path, other)
+    assert is_valid(claim, os.lstat(other))
+    os.utime(other, ns=(1, 1))
     assert not is_valid(claim, os.lstat(other))
     path.write_bytes(b"another")
     assert not is_valid(claim, os.lstat(path))
-    assert is_valid(Claim(OWNED, file_id(file())), file(changed=2))
-    for each in (file(inode=2), file(size=2), file(written=2)):
+    for each in (file(changed=2), file(inode=2)):
+        assert is_valid(Claim(OWNED, file_id(file())), each)
+    for each in (file(size=2), file(written=2)):
         assert not is_valid(Claim(OWNED, file_id(each)), file())

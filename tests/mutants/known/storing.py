@@ -67,6 +67,22 @@ KNOWN = (
         (f"{KEPT}test_kept_file_is_edited_after_a_kill",),
     ),
     Mutant(
+        "a damaged file is known by its time only",
+        "--existing keep: DEST is copied after verify, a damaged file becomes the user's, with exit 0",
+        "FilesWriter._claim_on",
+        "claim.file == content_id(found.st_size, crc)",
+        "False",
+        (f"{KEPT}test_damaged_file_stays_the_items_own_where_the_destination_is_copied",),
+    ),
+    Mutant(
+        "a damaged file that was requested again is not damaged",
+        "verify ends with 0 while wrong bytes lie in DEST that it named, once the server has answered 404",
+        "_Settling.left",
+        "not owned or shards",
+        "True",
+        (f"{TAKEN}test_damaged_file_is_replaced_after_server_failures",),
+    ),
+    Mutant(
         "what a dead worker has replaced is new",
         "files of the user that a worker replaced before it died are missing in `replaced`",
         "_how",
