@@ -78,6 +78,9 @@ def begin() -> None:
         guard()
         from importlib import import_module
 
+        from downloader.process.interrupts import inherit_none
+
+        inherit_none()
         module, _, function = sys.argv.pop(1).partition(":")
         gc.disable()  # imports make no garbage
         entry = getattr(import_module(module), function)

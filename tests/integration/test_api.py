@@ -142,3 +142,22 @@ def test_file_name_that_is_not_text(tmp_path: Path) -> None:
     )
     assert (done.stdout, done.stderr) == ("0\n0\n", "")
     assert sorted(os.listdir(os.fsencode(tmp_path))) == [b"d", b"\xfe", b"\xff.txt"]
+
+
+@pytest.mark.parametrize("patch", ["", "from gevent import monkey; monkey.patch_all()"])
+def test_program_that_ignores_sigchld(patch: str, dev_server: Serve, tmp_path: Path) -> None:
+    """The kernel reaps its children; what it has set stays as it is."""
+    server = dev_server(files=5)
+    done = program(
+        f"""
+        {patch}
+        import signal, sys
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        import downloader
+        report = downloader.download(downloader.Config(source=sys.argv[1], output="d", workers=1))
+        print(report.exit_code, {bool(patch)} or signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN)
+        """,
+        server.url,
+        cwd=tmp_path,
+    )
+    assert done.stdout == "0 True\n", done.stderr
