@@ -27,6 +27,7 @@ from diagnostics.output_errors import error_in
 from downloader.process import isolation
 from downloader.process.tls_defaults import server_context
 from downloader.process.watching import STALL_TIMEOUT, end, watched
+from downloader.testserver.loopback import loopback
 
 if TYPE_CHECKING:
     import h11
@@ -168,9 +169,7 @@ async def _serve(folder: Path) -> None:
     (folder / certificate.SERVER).unlink()
     counts: dict[str, _Run] = {}
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(
-        lambda: _Connection(counts), "127.0.0.1", 0, ssl=context, backlog=4096
-    )
+    server = await loop.create_server(lambda: _Connection(counts), loopback(), 0, ssl=context, backlog=4096)
     sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
     sys.stdout.flush()
     queries = asyncio.StreamReader()

@@ -115,9 +115,7 @@ def end_like(status: int) -> int:
     return 128 + number  # reached as process 1 of a container, which the signal does not terminate
 
 
-def _spawn(
-    argv: Sequence[str], env: dict[str, str], before: _Inherited, start: Start | None = None
-) -> int:
+def _spawn(argv: Sequence[str], env: dict[str, str], before: _Inherited, start: Start | None = None) -> int:
     library = _library()  # loaded before the fork: little is safe in the child
     failed, tell = os.pipe()
     pid = os.fork()

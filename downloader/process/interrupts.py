@@ -1,4 +1,4 @@
-"""Undo what a process inherited of signals, and handle SIGINT, SIGTERM and SIGHUP where no event loop of ours
+"""Undo what a process inherited of signals; handle SIGINT, SIGTERM and SIGHUP where no event loop of ours
 runs (``engine.signals`` is for those).
 """
 
