@@ -206,7 +206,7 @@ def _way(
         more.update((name, _trusted(env.get(name, ""), ca, folder / name)) for name in _CA_FILES)
     if origin is not None:
         for variable in ("no_proxy", "NO_PROXY"):
-            more[variable] = ",".join(filter(None, [env.get(variable), "localhost"]))
+            more[variable] = ",".join(filter(None, [env.get(variable), "localhost,::1"]))
     agent = agent_in(folder)
     return Entrance(
         str(folder / "spec.json"), [str(agent / "early"), str(agent)] if early else [str(agent)], more
