@@ -17,7 +17,7 @@ def write(folder: Path) -> None:
     """Write ``CA`` and ``SERVER``, for localhost, to ``folder``; only this user may read the second.
 
     They are new where trustme is installed. A zip file has no compiled packages: it brings those that were
-    made for it, of a CA whose key was thrown away. So they certify no name but localhost.
+    made for it, of a CA whose key was thrown away. So they certify nothing but this machine.
     """
     packed = files("diagnostics") / PACKED
     if packed.is_dir():
@@ -26,7 +26,7 @@ def write(folder: Path) -> None:
         import trustme
 
         made = trustme.CA()
-        issued = made.issue_cert("localhost", "127.0.0.1")
+        issued = made.issue_cert("localhost", "127.0.0.1", "::1")
         authority = made.cert_pem.bytes()
         server = issued.private_key_and_cert_chain_pem.bytes()
     (folder / CA).write_bytes(authority)

@@ -126,7 +126,9 @@ def _check(
     )
     question = Question(target, cacert=cacert or "", **told)
     from diagnostics.reports.files import ReportFiles
+    from downloader.process.interrupts import inherit_none
 
+    inherit_none()
     files = ReportFiles(junit, report)
     files.check()
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -201,7 +203,9 @@ def _stopped(number: int, frame: Any) -> None:
 def _scenarios(arguments: tuple[str, ...]) -> int:
     """Run every known trap in a new process; print expected beside measured."""
     from diagnostics.scenarios_run import main as run
+    from downloader.process.interrupts import inherit_none
 
+    inherit_none()
     return int(run(list(arguments)))
 
 

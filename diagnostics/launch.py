@@ -12,7 +12,6 @@ import secrets
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,6 +32,7 @@ from diagnostics.set_up import SetUp
 from diagnostics.source_places import here, is_own, where
 from diagnostics.unpacking import agent_in, is_packed
 from downloader.core.redact import redact
+from downloader.files.interpreter import interpreter
 from downloader.process import isolation
 from downloader.process.watching import end
 
@@ -176,7 +176,9 @@ def _target(question: Question) -> dict[str, Any]:
     target = question.target
     if target.style:
         # With --python, and from a zip file, the downloader that is installed in that environment is used.
-        return {"style": target.style, "root": "" if target.python or is_packed() else isolation.ROOT}
+        if target.python or is_packed():
+            return {"style": target.style, "root": "", "path": []}
+        return {"style": target.style, "root": isolation.ROOT, "path": isolation.handed_on()}
     return {"app": target.app} if target.app else {"command": True}
 
 
@@ -204,7 +206,7 @@ def _way(
         more.update((name, _trusted(env.get(name, ""), ca, folder / name)) for name in _CA_FILES)
     if origin is not None:
         for variable in ("no_proxy", "NO_PROXY"):
-            more[variable] = ",".join(filter(None, [env.get(variable), "localhost"]))
+            more[variable] = ",".join(filter(None, [env.get(variable), "localhost,::1"]))
     agent = agent_in(folder)
     return Entrance(
         str(folder / "spec.json"), [str(agent / "early"), str(agent)] if early else [str(agent)], more
@@ -239,7 +241,7 @@ def _content(file: Path) -> bytes:
 def _argv(question: Question, folder: Path) -> list[str]:
     target = question.target
     if not target.command:
-        python = _interpreter(target.python or sys.executable)
+        python = _interpreter(target.python or interpreter())
         return [python, "-S", str(agent_in(folder) / "boot.py")]
     argv = list(target.command)
     if target.python and Path(argv[0]).name.startswith("python"):

@@ -27,6 +27,7 @@ from diagnostics.output_errors import error_in
 from downloader.process import isolation
 from downloader.process.tls_defaults import server_context
 from downloader.process.watching import STALL_TIMEOUT, end, watched
+from downloader.testserver.loopback import loopback
 
 if TYPE_CHECKING:
     import h11
@@ -168,10 +169,10 @@ async def _serve(folder: Path) -> None:
     (folder / certificate.SERVER).unlink()
     counts: dict[str, _Run] = {}
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(
-        lambda: _Connection(counts), "127.0.0.1", 0, ssl=context, backlog=4096
-    )
-    sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
+    server = await loop.create_server(lambda: _Connection(counts), loopback(), 0, ssl=context, backlog=4096)
+    host, port = server.sockets[0].getsockname()[:2]
+    # Where IPv4 is missing, hardly any system says that localhost is ::1.
+    sys.stdout.write(f"{'[::1]' if host == '::1' else 'localhost'}:{port}\n")
     sys.stdout.flush()
     queries = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(queries), sys.stdin)
@@ -204,7 +205,7 @@ class Origin:
                 assert self._process.stderr is not None
                 text = error_in(self._process.stderr.read().decode(errors="replace"))
                 raise ProbeError(f"the TLS server of the probe did not start: {text}")
-            self._port = int(line)
+            self._authority = line.decode("ascii").strip()
             self._stack = stack.pop_all()
         return self
 
@@ -223,7 +224,7 @@ class Origin:
     @property
     def url(self) -> str:
         """Return the URL with the placeholders ``{run}``, ``{delay}`` and ``{index}``."""
-        return f"https://localhost:{self._port}/{{run}}/{{delay}}/{{index}}"
+        return f"https://{self._authority}/{{run}}/{{delay}}/{{index}}"
 
     @property
     def ca(self) -> str:

@@ -15,6 +15,7 @@ import resource
 import select
 import signal
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from diagnostics.errors import UsageError
 from diagnostics.model import Start
@@ -28,13 +29,20 @@ _PATIENCE = 5_000  # milliseconds that the canary may take, on a slow machine
 _PR_SET_PDEATHSIG = 1
 
 
+class _Inherited(NamedTuple):
+    """What this process inherited, and the command inherits: the mask, and what happens on SIGCHLD."""
+
+    mask: set[int | signal.Signals]
+    on_child: Any
+
+
 class Command:
     """A running command. Call ``wait()`` in the thread that started it."""
 
-    def __init__(self, pid: int, canary: _Canary, mask: set[int | signal.Signals]) -> None:
+    def __init__(self, pid: int, canary: _Canary, before: _Inherited) -> None:
         self.pid = pid
         self._canary = canary
-        self._mask = mask
+        self._before = before
         self._next: tuple[Start, list[str], dict[str, str]] | None = None
 
     def replace(self, start: Start, argv: Sequence[str], env: Mapping[str, str]) -> None:
@@ -50,7 +58,7 @@ class Command:
             return False
         start, argv, env = self._next
         self._next = None
-        self.pid = _spawn(argv, env, self._mask, start)
+        self.pid = _spawn(argv, env, self._before, start)
         return True
 
     def wait(self) -> int:
@@ -81,14 +89,17 @@ def started(argv: Sequence[str], env: Mapping[str, str]) -> Iterator[Command]:
 
     Raises UsageError when it cannot be executed.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ALL)
+    before = _Inherited(signal.pthread_sigmask(signal.SIG_BLOCK, _ALL), signal.getsignal(signal.SIGCHLD))
+    # Where it is ignored, the end of the command is not told.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     try:
         with contextlib.closing(_Canary()) as canary:
             yield Command(_spawn(argv, dict(env), before), canary, before)
     finally:
         while signal.sigtimedwait(_ALL, 0) is not None:
             pass  # discard what was meant for the command, which has ended
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.signal(signal.SIGCHLD, before.on_child)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before.mask)
 
 
 def end_like(status: int) -> int:
@@ -104,15 +115,13 @@ def end_like(status: int) -> int:
     return 128 + number  # reached as process 1 of a container, which the signal does not terminate
 
 
-def _spawn(
-    argv: Sequence[str], env: dict[str, str], mask: set[int | signal.Signals], start: Start | None = None
-) -> int:
+def _spawn(argv: Sequence[str], env: dict[str, str], before: _Inherited, start: Start | None = None) -> int:
     library = _library()  # loaded before the fork: little is safe in the child
     failed, tell = os.pipe()
     pid = os.fork()
     if not pid:
         try:
-            _execute(argv, env, mask, library, start)
+            _execute(argv, env, before, library, start)
         except OSError as error:
             os.write(tell, str(error.errno).encode())
         finally:
@@ -128,7 +137,7 @@ def _spawn(
 def _execute(
     argv: Sequence[str],
     env: dict[str, str],
-    mask: set[int | signal.Signals],
+    before: _Inherited,
     library: ctypes.CDLL,
     start: Start | None,
 ) -> None:
@@ -140,7 +149,8 @@ def _execute(
         signal.signal(number, signal.SIG_DFL)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    signal.signal(signal.SIGCHLD, before.on_child)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before.mask)
     if start is not None:
         os.chdir(start.folder)
         os.execve(start.file, list(argv), env)

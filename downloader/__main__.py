@@ -17,6 +17,7 @@ try:
     gc.disable()
 
     from downloader.cli import main as cli
+    from downloader.process.interrupts import inherit_none
 
     gc.enable()
 except KeyboardInterrupt:
@@ -28,6 +29,7 @@ __all__ = ["main"]
 def main() -> int:
     """Run the command line; return the exit code."""
     try:
+        inherit_none()
         code = cli.main()
         gc.freeze()
     except KeyboardInterrupt:

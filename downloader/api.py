@@ -58,9 +58,12 @@ def download(config: Config) -> Report:
         raise ConfigError("download() has a report, and a dry run has none; use the command line for that")
     argv, env = isolation.child("downloader.api:serve_download", dest=config.local_output)
     errors_to = None if _is_open(2) else subprocess.DEVNULL
-    process = subprocess.Popen(
-        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors_to, env=env
-    )
+    try:
+        process = subprocess.Popen(
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors_to, env=env
+        )
+    except OSError as error:
+        raise BootError(f"cannot start a process: {error.strerror}") from error
     assert process.stdin is not None
     assert process.stdout is not None
     with process:

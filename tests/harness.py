@@ -273,6 +273,20 @@ def beside_files(count: int, *argv: object) -> list[str]:
     return [sys.executable, "-c", _INHERITS, str(count), *map(str, argv)]
 
 
+# Blocks all signals that a program can get, ignores SIGCHLD, and becomes the program.
+_DEAF = """
+import os, signal, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+signal.pthread_sigmask(signal.SIG_BLOCK, range(1, signal.SIGRTMIN))
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def with_signals_off(*argv: object) -> list[str]:
+    """Return the command line that runs ``argv`` with SIGCHLD ignored and other signals blocked."""
+    return [sys.executable, "-c", _DEAF, *map(str, argv)]
+
+
 def members(session: int) -> set[int]:
     """Return the running processes of a session (no zombies)."""
     found = set()

@@ -53,6 +53,9 @@ def _main():
         # In Python 2, importing the module has already run all of it.
         life.remedies.before_pth_files(site)
         site.main()
+    if spec["target"].get("path"):
+        # That of the program that checks itself: a PEX, say, has made it.
+        sys.path[:] = spec["target"]["path"]
     if "app" in spec["target"]:
         # As with `python -m`: the current directory comes first.
         sys.path.insert(0, os.getcwd())

@@ -21,6 +21,7 @@ from downloader.process.watching import ENDS_WITHIN, STALL_TIMEOUT, end
 from downloader.reporting.console import note, say
 from downloader.reporting.report import as_text
 from downloader.testserver import content
+from downloader.testserver.loopback import loopback
 
 __all__ = ["run_demo", "serving"]
 
@@ -30,8 +31,11 @@ _SIZES = "100-2000"
 @contextlib.contextmanager
 def serving(*options: str) -> Iterator[list[str]]:
     """Run the test server in its own process; yield its URL and, with --tls, the path of its CA file."""
-    argv, env = isolation.child("downloader.__main__:main", "serve", *options)
-    process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=env)
+    argv, env = isolation.child("downloader.__main__:main", "serve", "--host", loopback(), *options)
+    try:
+        process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=env)
+    except OSError as error:
+        raise BootError(f"cannot start a process: {error.strerror}") from error
     assert process.stdout is not None
     try:
         # Not with a thread: this process forks afterwards, and one that was joined may not have ended yet.

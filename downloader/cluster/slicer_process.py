@@ -15,6 +15,7 @@ from downloader.cluster.plan import Head
 from downloader.cluster.slicer import SlicerJob
 from downloader.config.config import Config
 from downloader.core.bucket_place import is_bucket
+from downloader.errors import BootError
 from downloader.process.isolation import child
 from downloader.process.watching import Watch, end
 
@@ -35,15 +36,20 @@ class SlicerProcess:
         argv, env = child(
             "downloader.cluster.slicer:main", str(reader), str(os.getpid()), dest=config.local_output
         )
-        self._process = subprocess.Popen(
-            argv,
-            stdin=None if config.reads_stdin else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            env=env,
-            pass_fds=(reader,),
-            start_new_session=True,
-        )
-        os.close(reader)
+        try:
+            self._process = subprocess.Popen(
+                argv,
+                stdin=None if config.reads_stdin else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                env=env,
+                pass_fds=(reader,),
+                start_new_session=True,
+            )
+        except OSError as error:
+            os.close(writer)
+            raise BootError(f"cannot start a process: {error.strerror}") from error
+        finally:
+            os.close(reader)
         with contextlib.suppress(BrokenPipeError), open(writer, "wb") as pipe:
             pipe.write(msgspec.msgpack.encode(SlicerJob(encode(config), name_key, number, last)))
         assert self._process.stdout is not None

@@ -11,11 +11,11 @@ import json
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from downloader.errors import ConfigError
+from downloader.errors import BootError, ConfigError
+from downloader.files.interpreter import interpreter
 
 __all__ = ["SYSTEM", "Places", "certificates", "certificates_in", "read_system_authorities"]
 
@@ -108,10 +108,10 @@ def _ask_openssl() -> list[str]:
     try:
         # Isolated, so that nothing that is installed or in the current directory can change ssl.
         done = subprocess.run(
-            [sys.executable, "-I", "-S", "-c", _ASK], capture_output=True, check=True, timeout=60
+            [interpreter(), "-I", "-S", "-c", _ASK], capture_output=True, check=True, timeout=60
         )
         paths: list[str] = json.loads(done.stdout)
-    except (OSError, ValueError, subprocess.SubprocessError):
+    except (BootError, OSError, ValueError, subprocess.SubprocessError):
         return ["SSL_CERT_FILE", "", "SSL_CERT_DIR", ""]  # not a Python that can be started
     return paths
 

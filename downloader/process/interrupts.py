@@ -1,4 +1,6 @@
-"""Handle SIGINT, SIGTERM and SIGHUP where no event loop of ours runs (``engine.signals`` is for those)."""
+"""Undo what a process inherited of signals; handle SIGINT, SIGTERM and SIGHUP where no event loop of ours
+runs (``engine.signals`` is for those).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,21 @@ import contextlib
 import signal
 from collections.abc import Iterator
 
-__all__ = ["Interrupted", "interruptible"]
+__all__ = ["Interrupted", "inherit_none", "interruptible"]
+
+_NEEDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
+
+
+def inherit_none() -> None:
+    """Have this process get the signals that it relies on, whatever the program that started it had set.
+
+    A mask, and that a signal is ignored, are inherited, also through an exec. Where SIGCHLD is ignored, no
+    child can be waited for. SIGHUP and SIGINT stay ignored until something handles them.
+    """
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _NEEDED)
+    with contextlib.suppress(ValueError):  # not in the main thread
+        if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 class Interrupted(BaseException):

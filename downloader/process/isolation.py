@@ -7,9 +7,10 @@ Therefore:
 - ``child()`` is the only way in which an interpreter of ours is started;
 - ``guard()`` is the first call in each of our processes. Forked processes inherit its effect.
 
-Both leave the rest of ``sys.path`` as the interpreter made it: virtual environments, editable installs, and
-absolute entries of PYTHONPATH work. Our own packages are found where this file is, so a source checkout can
-be the current directory although that is not on the path.
+Both leave the rest of ``sys.path`` as the interpreter and the program made it, and a child gets that of its
+parent: virtual environments, editable installs, absolute entries of PYTHONPATH, and what a PEX, Bazel or
+buildout puts there itself work. Our own packages are found where this file is, so a source checkout can be
+the current directory although that is not on the path.
 
 This module is imported before the path is safe. It must import only what the interpreter has loaded by
 then: no ``__future__``, no ``typing``.
@@ -23,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
 
-__all__ = ["ROOT", "begin", "child", "environment", "guard", "is_exposed"]
+__all__ = ["ROOT", "begin", "child", "environment", "guard", "handed_on", "is_exposed"]
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 """The directory (or zip file) that contains our packages."""
@@ -42,8 +43,11 @@ def child(entry: str, *args: str, dest: str = "") -> tuple[list[str], dict[str, 
     """Return argv and environment to call ``entry``, "module:function", in a process of this interpreter.
 
     The function takes no argument, finds ``args`` in ``sys.argv[1:]``, and returns the exit code. Besides
-    the current directory, nothing is imported from ``dest``.
+    the current directory, nothing is imported from ``dest``. Raises BootError where no Python is found.
     """
+    from downloader.files.interpreter import interpreter
+
+    path = handed_on(dest)
     options = [
         option
         for option, given in (
@@ -54,7 +58,23 @@ def child(entry: str, *args: str, dest: str = "") -> tuple[list[str], dict[str, 
         )
         if given
     ]
-    return [sys.executable, *options, "-c", _BEGIN, ROOT, entry, *args], environment(dest)
+    argv = [interpreter(), *options, "-c", _BEGIN, ROOT, str(len(path)), *path, entry, *args]
+    return argv, environment(dest)
+
+
+def handed_on(dest: str = "") -> list[str]:
+    """Return our ``sys.path`` for a child: what ``guard`` leaves of it, without the script's directory.
+
+    Python itself puts that there, for the script; modules in it may have the names of others.
+    """
+    path = [entry for entry in _guarded(sys.path, dest) if os.path.isabs(entry)]
+    file = None if _is_safe() else getattr(sys.modules["__main__"], "__file__", None)
+    beside = file and os.path.dirname(_real(file))
+    # Once: the program or PYTHONPATH may name it, too.
+    first = next((entry for entry in path if _real(entry) == beside), "")
+    if first and first not in _interpreters_own():
+        path.remove(first)
+    return path
 
 
 def environment(dest: str = "") -> dict[str, str]:
@@ -73,11 +93,16 @@ def environment(dest: str = "") -> dict[str, str]:
 
 def begin() -> None:
     """Run the entry that ``child`` put into argv."""
-    del sys.path[0]  # ROOT, for this import only
+    end = 2 + int(sys.argv[1])
+    sys.path[:] = sys.argv[2:end]  # without ROOT, which was for this import only
+    del sys.argv[1:end]
     try:
         guard()
         from importlib import import_module
 
+        from downloader.process.interrupts import inherit_none
+
+        inherit_none()
         module, _, function = sys.argv.pop(1).partition(":")
         gc.disable()  # imports make no garbage
         entry = getattr(import_module(module), function)
@@ -89,8 +114,7 @@ def begin() -> None:
 
 def guard(dest: str = "") -> None:
     """Remove the current directory and ``dest`` from ``sys.path``, for this process and those it forks."""
-    unwanted, own = _unwanted(dest), _interpreters_own()
-    sys.path[:] = [entry for entry in sys.path if entry in own or _real(entry) not in unwanted]
+    sys.path[:] = _guarded(sys.path, dest)
     if _Packages not in sys.meta_path:
         sys.meta_path.insert(0, _Packages)
     # `pip install --target` puts our requirements beside our packages. Last, so that it shadows nothing.
@@ -101,14 +125,26 @@ def guard(dest: str = "") -> None:
         sys.path.insert(0, ROOT)
 
 
+def _guarded(path: list[str], dest: str) -> list[str]:
+    """Return ``path`` without the current directory and ``dest``."""
+    unwanted, own = _unwanted(dest), _interpreters_own()
+    return [entry for entry in path if entry in own or _real(entry) not in unwanted]
+
+
 def is_exposed(dest: str) -> bool:
     """Return True when ``python -m`` started this process in ``dest``.
 
     Python then imports from there before ``guard`` can be called.
     """
     spec = getattr(sys.modules["__main__"], "__spec__", None)
-    safe = sys.flags.isolated or getattr(sys.flags, "safe_path", False)
-    return spec is not None and spec.name in _COMMANDS and not safe and _real(os.curdir) == _real(dest)
+    return (
+        spec is not None and spec.name in _COMMANDS and not _is_safe() and _real(os.curdir) == _real(dest)
+    )
+
+
+def _is_safe() -> bool:
+    """Return whether Python was told to put no directory of its own choice on the path."""
+    return bool(sys.flags.isolated or getattr(sys.flags, "safe_path", False))
 
 
 class _Packages:

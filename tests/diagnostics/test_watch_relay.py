@@ -16,7 +16,7 @@ import termios
 from pathlib import Path
 
 import pytest
-from harness import Job, beside_files, environment
+from harness import Job, beside_files, environment, with_signals_off
 from watching import PATCHED, WATCH, Starter, Writer, program, until, watch
 
 __all__ = ["program", "watch"]
@@ -41,6 +41,19 @@ def test_exit_code_is_passed_on(watch: Starter, program: Writer, code: int) -> N
     job = watch(*program(f"raise SystemExit({code})"))
     assert job.wait() == code
     assert job.err == "watch: no gevent process was seen: Python ran, but no hub of gevent in it\n"
+
+
+def test_command_inherits_that_signals_are_ignored_or_blocked(tmp_path: Path, program: Writer) -> None:
+    """Where SIGCHLD is ignored, the end of the command was not noticed."""
+    told = program(
+        "import signal as s\n"
+        "print(s.getsignal(s.SIGCHLD) == s.SIG_IGN, s.SIGTERM in s.pthread_sigmask(s.SIG_BLOCK, ()))\n"
+        "raise SystemExit(3)"
+    )
+    job = Job(*with_signals_off(*WATCH, *told), cwd=tmp_path)
+    with contextlib.closing(job):
+        assert job.wait(20) == 3
+        assert job.out == "True True\n"
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGKILL", "SIGHUP", "SIGABRT", "SIGUSR1"])

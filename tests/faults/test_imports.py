@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -219,3 +221,58 @@ def copy_packages(folder: Path) -> None:
     for package in ("downloader", "diagnostics"):
         shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "downloader" / "_version.py").write_text('VERSION = "copy"\n')
+
+
+# What a PEX, Bazel or buildout makes of the path.
+BUNDLED = "import sys\nsys.path[:0] = {!r}\n"
+
+
+@pytest.fixture
+def bundled(tmp_path: Path) -> list[str]:
+    """Return folders with our packages and what they need, and no other Python knows of them."""
+    ours = tmp_path / "ours"
+    ours.mkdir()
+    copy_packages(ours)
+    return [str(ours), sysconfig.get_path("purelib")]
+
+
+@pytest.mark.parametrize("options", [["--store", "tar"], ["--preflight", "probe"]])
+def test_program_that_makes_its_own_path(
+    trap: Trap, server: Server, bundled: list[str], options: list[str]
+) -> None:
+    trap.put()
+    script = trap.scripts / "bundled"
+    script.write_text(BUNDLED.format(bundled) + "from downloader.__main__ import main\nsys.exit(main())\n")
+    trap.run(bare(), script, server.url, "-o", "../out", *options, path="")
+
+
+def test_diagnostics_in_a_program_that_makes_its_own_path(trap: Trap, bundled: list[str]) -> None:
+    trap.put()
+    script = trap.scripts / "bundled"
+    script.write_text(BUNDLED.format(bundled) + "from diagnostics.__main__ import main\nsys.exit(main())\n")
+    trap.run(bare(), script, path="")
+    trap.run(bare(), script, "--style", "requests", path="")
+
+
+def test_program_that_makes_its_own_path_calls_download(
+    trap: Trap, server: Server, bundled: list[str]
+) -> None:
+    """DEST is on it, and a link to that; a module beside the script is for the script alone."""
+    trap.put()
+    link = trap.scripts.parent / "link"
+    link.symlink_to(trap.dest)
+    (trap.scripts / "gevent.py").write_bytes(trap.bodies["json.py"])
+    script = trap.scripts / "bundled"
+    script.write_text(
+        BUNDLED.format(bundled)
+        + "import os, downloader, downloader.api\n"
+        + f"config = downloader.Config(source={server.url!r}, output={str(trap.dest)!r})\n"
+        + f"sys.path[:0] = ['', {str(trap.dest)!r}, {str(link)!r}]\nos.chdir('/')\n"
+        + "print(downloader.download(config).exit_code)\n"
+    )
+    assert trap.run(bare(), script, path="")[0] == "0\n"
+
+
+def bare() -> str:
+    """Return the Python of this one's virtual environment: it has none of our requirements."""
+    return os.path.join(sys.base_prefix, "bin", f"python{sys.version_info[0]}.{sys.version_info[1]}")

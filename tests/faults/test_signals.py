@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 from checker import Truth, check, in_flight
 from child_processes import Serve, Start, descendants, fetching, site
-from harness import AFTER_IMPORT, Job, command, environment, run
+from harness import AFTER_IMPORT, Job, command, environment, run, with_signals_off
 
 # Signals
 
@@ -49,6 +50,33 @@ def test_first_signal_drains(
     assert json.loads(last.out)["stored"] == truth.files - fetched
     check(dest, truth, beside=())
     assert server.stats()["gets"] == truth.files
+
+
+@pytest.mark.parametrize("store", ["files", "tar"])
+def test_program_that_ignores_and_blocks_signals_starts_a_run(
+    store: str, dev_server: Serve, tmp_path: Path
+) -> None:
+    """``trap '' CHLD`` and a mask go through an exec; the children could not be waited for."""
+    server = dev_server(files=300)
+    argv = command(server.url, "-o", tmp_path / "dest", "--store", store, "--json")
+    job = Job(*with_signals_off(*argv))
+    with contextlib.closing(job):
+        assert job.wait() == 0, job.err
+        assert json.loads(job.out)["stored"] == 300
+        job.alone()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signal_that_was_blocked_drains(number: signal.Signals, dev_server: Serve, tmp_path: Path) -> None:
+    server = dev_server(files=400, delay="0-0.2s")
+    argv = command(server.url, "-o", tmp_path / "dest", "--workers", 1, "--connections", 4)
+    job = Job(*with_signals_off(*argv))
+    with contextlib.closing(job):
+        server.until(lambda counters: counters["gets"] >= 4)
+        job.kill(number)
+        assert job.wait(20) == 130, job.err
+        assert number.name in job.err
+        job.alone()
 
 
 def test_second_signal_kills_at_once(dev_server: Serve, start: Start, tmp_path: Path) -> None:

@@ -142,3 +142,77 @@ def test_file_name_that_is_not_text(tmp_path: Path) -> None:
     )
     assert (done.stdout, done.stderr) == ("0\n0\n", "")
     assert sorted(os.listdir(os.fsencode(tmp_path))) == [b"d", b"\xfe", b"\xff.txt"]
+
+
+@pytest.mark.parametrize("patch", ["", "from gevent import monkey; monkey.patch_all()"])
+def test_program_that_ignores_sigchld(patch: str, dev_server: Serve, tmp_path: Path) -> None:
+    """The kernel reaps its children; what it has set stays as it is."""
+    server = dev_server(files=5)
+    done = program(
+        f"""
+        {patch}
+        import signal, sys
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        import downloader
+        report = downloader.download(downloader.Config(source=sys.argv[1], output="d", workers=1))
+        print(report.exit_code, {bool(patch)} or signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN)
+        """,
+        server.url,
+        cwd=tmp_path,
+    )
+    assert done.stdout == "0 True\n", done.stderr
+
+
+@pytest.mark.parametrize("executable", ["/bin/false", "", None])
+def test_program_that_has_python_embedded(
+    executable: str | None, dev_server: Serve, tmp_path: Path
+) -> None:
+    """``sys.executable`` is the server, as in uWSGI, or there is none."""
+    server = dev_server(files=5)
+    done = program(
+        f"""
+        import sys
+        sys.executable = {executable!r}
+        import downloader
+        print(downloader.download(downloader.Config(source=sys.argv[1], output="d", store="tar")).stored)
+        """,
+        server.url,
+        cwd=tmp_path,
+    )
+    assert done.stdout == "5\n", done.stderr
+
+
+def test_program_without_an_interpreter_beside_it(tmp_path: Path) -> None:
+    done = program(
+        """
+        import os, sys
+        import downloader
+        config = downloader.Config(source="http://127.0.0.1:1", output="d")
+        sys.executable, sys.exec_prefix, sys.base_exec_prefix = "/bin/false", "/none", "/none"
+        os.__file__ = "/none/lib/python3/os.py"
+        try:
+            downloader.download(config)
+        except downloader.BootError as error:
+            print(error)
+        """,
+        cwd=tmp_path,
+    )
+    assert "sys.executable, '/bin/false', is no Python" in done.stdout, done.stderr
+    assert "name one before the call" in done.stdout
+
+
+def test_program_without_free_descriptors(tmp_path: Path) -> None:
+    done = program(
+        """
+        import resource
+        import downloader
+        config = downloader.Config(source="http://127.0.0.1:1", output="d")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (4, 4))
+        try:
+            downloader.download(config)
+        except downloader.BootError as error:
+            print(error)
+        """,
+        cwd=tmp_path,
+    )
+    assert done.stdout == "cannot start a process: Too many open files\n", done.stderr

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -43,6 +45,26 @@ def test_demo_downloads_all_files(run_downloader: Run, tmp_path: Path) -> None:
     assert len(list((tmp_path / "demo-files").glob("file-*"))) == 500
     again = run_downloader("demo", "--files", 500, cwd=tmp_path, env=env)
     assert (again.returncode, "500 of 500 right" in again.stdout) == (0, True)
+
+
+@pytest.mark.parametrize("argv", ["-m downloader demo --files 50", "-m diagnostics"])
+def test_machine_without_ipv4(argv: str, tmp_path: Path) -> None:
+    if os.geteuid() or shutil.which("unshare") is None or shutil.which("ip") is None:
+        pytest.skip("only root can have a network of its own")
+    script = "ip link set lo up && ip addr del 127.0.0.1/8 dev lo && exec "
+    done = subprocess.run(
+        ["unshare", "-n", "sh", "-c", script + shlex.join([sys.executable, *argv.split()])],
+        env=environment(),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    if done.stderr.startswith(("RTNETLINK", "unshare:", "Cannot")):
+        pytest.skip(done.stderr.strip())
+    assert done.returncode == 0, done.stderr
+    assert "50 of 50 right" in done.stdout or "HTTPS is concurrent" in done.stdout
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

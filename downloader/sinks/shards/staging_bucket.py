@@ -76,6 +76,8 @@ class StagingBucket:
             status, text = run_watched(argv, env, given, self._settings.stall_timeout, patient=True)
         except Stalled as error:
             raise self._failed(f"{error}; run the same command again") from error
+        except OSError as error:
+            raise self._failed(f"cannot start a process: {error.strerror}") from error
         if status:
             raise self._failed(f"the process for it ended with status {status}")
         answer = msgspec.msgpack.decode(text, type=BucketAnswer)
