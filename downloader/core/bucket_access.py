@@ -52,7 +52,7 @@ class BucketAccess(msgspec.Struct, frozen=True):
         """
         found = parse_no_proxy(self.no_proxy)
         if found.everything:
-            return "*"
+            return "*,0.0.0.0/0,::/0"  # the asterisk stands for names only
         parts = urlsplit(endpoint)
         ports = 0, parts.port or (80 if parts.scheme.lower() == "http" else 443)
         names = sorted(name for name, port in found.names if port in ports)
