@@ -17,7 +17,7 @@ from downloader.cluster.retry import DAMAGED, Again, failed_items, plan_again
 from downloader.cluster.shards import keys_of
 from downloader.cluster.stored import read_stored, read_sums
 from downloader.core.bucket_access import NO_OPTIONS, BucketAccess
-from downloader.core.bucket_place import is_bucket
+from downloader.core.bucket_place import is_bucket, is_same_place
 from downloader.core.item_states import OWNED, UNOWNED, Claim, ItemState
 from downloader.core.units import show_count
 from downloader.errors import UNDECODABLE, ConfigError, DestinationError, JournalError
@@ -73,7 +73,7 @@ def verify_cluster(
     if plan.store == "local":
         raise ConfigError(f"{plan.output} is on the disks of nodes, which verify cannot read from here")
     there = output if is_bucket(plan.output) else os.path.realpath(output)
-    if (plan.output if is_bucket(plan.output) else os.path.realpath(plan.output)) != there:
+    if not is_same_place(plan.output if is_bucket(plan.output) else os.path.realpath(plan.output), there):
         raise ConfigError(f"{root} has the plan of {plan.output}, not of {output}; give that")
     if not sink_kind(plan.store).keeps:
         raise ConfigError(f"{output} was stored with --store {plan.store}; there are no files to verify")

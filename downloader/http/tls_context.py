@@ -26,7 +26,6 @@ from downloader.process.tls_defaults import secured
 __all__ = ["tls_context"]
 
 _TLS_SESSIONS = 200  # 28 kB each
-_PARTIAL_CHAIN = 0x80000  # X509_V_FLAG_PARTIAL_CHAIN; Python has the name from 3.10 on
 _NAME_MISMATCH = 62  # X509_V_ERR_HOSTNAME_MISMATCH
 _WILDCARD = re.compile(r"\*(?:\.[^.*]+){2,}").fullmatch
 
@@ -133,7 +132,7 @@ def _made(config: Config) -> _Context:
             load_authorities(context, config)
             # As curl and Python 3.13 do: what the user names is trusted as it is, also a CA below another
             # one, or the certificate of the server itself. Nothing else is trusted for that.
-            context.verify_flags |= _PARTIAL_CHAIN
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         else:
             _load_certifi(context)
     if config.cert:

@@ -20,6 +20,7 @@ import msgspec
 
 from downloader.config.config import Config
 from downloader.core import item_states as core_marks
+from downloader.core.bucket_place import is_same_place
 from downloader.core.file_errors import advice
 from downloader.core.item_states import Claim
 from downloader.core.ownership import Rules
@@ -433,7 +434,7 @@ class Destination:
                 f"choose another {'--journal' if self._apart else '-o'}, "
                 "or --restart to forget that job (its files stay)"
             )
-        if job.output != mine.output:
+        if not is_same_place(job.output, mine.output):
             raise ConfigError(
                 f"{config.journal_root} has the journal of {job.output or config.journal_root}; give that "
                 "as -o, or another --journal, or --restart to forget that job (its files stay)"

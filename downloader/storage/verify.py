@@ -15,7 +15,7 @@ import msgspec
 
 from downloader.core import item_states as core_marks
 from downloader.core.bucket_access import NO_OPTIONS, BucketAccess
-from downloader.core.bucket_place import is_bucket
+from downloader.core.bucket_place import is_bucket, is_same_place
 from downloader.core.name_list import decode_names
 from downloader.core.ownership import unsettled
 from downloader.core.pipeline_order import doubtful_text
@@ -197,7 +197,8 @@ def _verify_with(place: _Place, root: str, home: Directory, quiet: bool, *, read
     output = place.output
     with contextlib.closing(Journal(home, read_only=read_only, alone=read_only)) as journal:
         job = _job(journal)
-        if job.output and job.output != (output if is_bucket(output) else os.path.realpath(output)):
+        there = output if is_bucket(output) else os.path.realpath(output)
+        if job.output and not is_same_place(job.output, there):
             raise ConfigError(f"{root} has the journal of {job.output}, not of {output}; give that")
         if not read_only:
             try:

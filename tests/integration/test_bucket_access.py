@@ -67,7 +67,8 @@ def test_a_job_and_its_commands_take_the_options(place: Place, run_downloader: R
         where = ("--endpoint-url", place.server.url, "--region", "us-east-1", "--proxy", proxy.url)
         trusting = (*where, "--cacert", place.certificates.ca)
         at = ("s3://shards/job", "--journal", tmp_path / "j")
-        done = run_downloader(source.url, "-o", *at, "--store", "tar", *trusting, "-q")
+        # A slash at the end means nothing.
+        done = run_downloader(source.url, "-o", f"{at[0]}/", *at[1:], "--store", "tar", *trusting, "-q")
         assert done.returncode == 0, done.stderr
         there = [head.split()[1] for head in proxy.heads]
         bucket = place.server.url.partition("//")[2].encode()
