@@ -26,6 +26,7 @@ def measure(url: str, requests: int, cacert: str, insecure: bool) -> dict[str, A
     context = client_context()
     if cacert:
         context.load_verify_locations(cacert)
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as a download does with --cacert
     else:
         context.load_default_certs()
     if insecure:

@@ -7,6 +7,7 @@ import http.client
 import os
 import shutil
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -21,7 +22,7 @@ from harness import environment
 __all__ = ["KEY", "SECRET", "BucketServer", "bucket_server", "servers", "set_credentials"]
 
 KEY, SECRET = "test-access-key-1", "test-secret-key-1"
-MOTO = "import sys; from moto.server import main; main(['-H', '127.0.0.1', '-p', sys.argv[1]])"
+MOTO = "import sys; from moto.server import main; main(['-H', '127.0.0.1', '-p', *sys.argv[1:]])"
 
 
 @dataclass
@@ -41,7 +42,7 @@ class BucketServer:
             access_key_id=KEY,
             secret_access_key=SECRET,
             region="us-east-1",
-            client_options={"allow_http": True},
+            client_options={"allow_http": True, "allow_invalid_certificates": True},
         )
 
     def objects(self, prefix: str) -> dict[str, bytes]:
@@ -70,15 +71,26 @@ def set_credentials(monkeypatch: pytest.MonkeyPatch, key: str = KEY, secret: str
 
 
 @contextlib.contextmanager
-def bucket_server(kind: str, directory: Path) -> Iterator[BucketServer]:
-    """Run the server ``kind``, moto or versitygw, with its files in ``directory``."""
+def bucket_server(kind: str, directory: Path, pem: Path | None = None) -> Iterator[BucketServer]:
+    """Run the server ``kind``, moto or versitygw, with its files in ``directory``.
+
+    ``pem``: moto speaks TLS with the key and the certificate in it.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     log = directory / "log"
     if kind == "moto":
         pytest.importorskip("moto")
-        argv = [sys.executable, "-W", "ignore", "-c", MOTO, str(port)]
+        argv = [
+            sys.executable,
+            "-W",
+            "ignore",
+            "-c",
+            MOTO,
+            str(port),
+            *(("-c", str(pem), "-k", str(pem)) if pem else ()),
+        ]
     else:
         if (program := shutil.which("versitygw")) is None:
             pytest.skip(
@@ -101,10 +113,13 @@ def bucket_server(kind: str, directory: Path) -> Iterator[BucketServer]:
         until_it_listens(port, process)
         if kind == "moto":
             connection = http.client.HTTPConnection("127.0.0.1", port)
+            if pem:
+                unverified = ssl._create_unverified_context()
+                connection = http.client.HTTPSConnection("127.0.0.1", port, context=unverified)
             connection.request("PUT", "/shards", headers={"Content-Length": "0"})
             assert connection.getresponse().status == 200
             connection.close()
-        yield BucketServer(f"http://127.0.0.1:{port}", log)
+        yield BucketServer(f"http{'s' if pem else ''}://127.0.0.1:{port}", log)
     finally:
         process.kill()
         process.wait()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import click
 
 from downloader.cli.params import Command, Parsed, count, verbose
+from downloader.core.bucket_access import BucketAccess
 from downloader.core.bucket_place import place
 from downloader.core.limits import MOST_WORKERS
 from downloader.core.units import parse_range, parse_size, parse_time
@@ -34,10 +36,35 @@ _journal = click.option(
 )
 
 
-_endpoint_url = click.option(
-    "--endpoint-url", metavar="URL", default="", help="s3://…: another store than that of AWS."
+_ACCESS = (
+    click.option("--endpoint-url", metavar="URL", default="", help="s3://…: another store than AWS's."),
+    click.option("--region", metavar="NAME", default="", help="s3://…: the region."),
+    click.option("--proxy", metavar="URL|env", help="s3://…: the proxy; env: from the environment."),
+    click.option(
+        "--cacert",
+        type=click.Path(),
+        metavar="FILE|system",
+        default="",
+        help="s3://…: CA certificates to trust instead, PEM; system: those of this system.",
+    ),
+    click.option("--insecure", is_flag=True, help="s3://…: do not verify its certificate."),
 )
-_region = click.option("--region", metavar="NAME", default="", help="s3://…: the region.")
+
+
+def _access(command: Callable[..., int]) -> Callable[..., int]:
+    """Give ``command`` the options about access to a bucket, as the one argument ``access``."""
+
+    @functools.wraps(command)
+    def called(
+        endpoint_url: str, region: str, proxy: str | None, cacert: str, insecure: bool, **given: Any
+    ) -> int:
+        from downloader.cli.configuration import bucket_access
+
+        return command(access=bucket_access(endpoint_url, region, proxy, cacert, insecure), **given)
+
+    for option in reversed(_ACCESS):
+        called = option(called)
+    return called
 
 
 _STATUS_HELP = """Show what the journal of DEST records. Exit code 0: everything is stored, 1: complete,
@@ -51,18 +78,17 @@ DEST, or --journal, may be s3://BUCKET/PREFIX, where a job over many machines ha
 @click.command(cls=Command, help=_STATUS_HELP)
 @_dest
 @_journal
-@_endpoint_url
-@_region
+@_access
 @click.option("--json", "as_json", is_flag=True)
 @verbose
-def status(dest: str, journal: str, endpoint_url: str, region: str, as_json: bool) -> int:
+def status(dest: str, journal: str, access: BucketAccess, as_json: bool) -> int:
     """Show what the journal of DEST records."""
     from downloader.cluster.status import cluster_status
     from downloader.core.pipeline_order import doubtful_text
     from downloader.reporting.report import state_of
     from downloader.storage.verify import status as read_status
 
-    found = cluster_status(journal or dest, endpoint_url, region) or read_status(journal or dest)
+    found = cluster_status(journal or dest, access) or read_status(journal or dest)
     if as_json:
         say_json(found)
     else:
@@ -95,12 +121,11 @@ them again. Exit code 0 when all agree, 1 when not.
 @click.command(cls=Command, help=_VERIFY_HELP)
 @_dest
 @_journal
-@_endpoint_url
-@_region
+@_access
 @click.option("--json", "as_json", is_flag=True)
 @click.option("-q", "quiet", is_flag=True)
 @verbose
-def verify(dest: str, journal: str, endpoint_url: str, region: str, as_json: bool, quiet: bool) -> int:
+def verify(dest: str, journal: str, access: BucketAccess, as_json: bool, quiet: bool) -> int:
     """Compare the files in DEST with its journal: size and checksum of each."""
     from downloader.cluster.plan_home import may_have_plan
     from downloader.core.naming import shown
@@ -111,8 +136,8 @@ def verify(dest: str, journal: str, endpoint_url: str, region: str, as_json: boo
     if may_have_plan(journal or dest):
         from downloader.cluster.verify import verify_cluster
 
-        found = verify_cluster(dest, quiet, journal, endpoint_url, region)
-    found = found or check(dest, quiet, journal, endpoint_url, region)
+        found = verify_cluster(dest, quiet, journal, access)
+    found = found or check(dest, quiet, journal, access)
     if as_json:
         say_json(found)
     else:

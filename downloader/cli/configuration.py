@@ -10,6 +10,7 @@ from downloader.cli.params import SOURCE_OPTION, STORE_OPTION
 from downloader.config.extensions import Extension, Extensions
 from downloader.config.sink_kinds import SINK_KINDS
 from downloader.config.source_kinds import SOURCE_KINDS, kind_of
+from downloader.core.bucket_access import BucketAccess
 from downloader.core.bucket_place import is_bucket
 from downloader.errors import ConfigError
 from downloader.sinks.shards.options import SAMPLE_KEYS
@@ -17,7 +18,7 @@ from downloader.sinks.shards.options import SAMPLE_KEYS
 if TYPE_CHECKING:
     from downloader.config.config import Config
 
-__all__ = ["config_of"]
+__all__ = ["bucket_access", "config_of"]
 
 _BUCKET: Final = ("endpoint_url", "region")
 
@@ -60,6 +61,18 @@ def config_of(given: dict[str, Any]) -> Config:
         no_proxy=no_proxy,
         restart=not given["resume"],
     )
+
+
+def bucket_access(
+    endpoint_url: str, region: str, proxy: str | None, cacert: str, insecure: bool
+) -> BucketAccess:
+    """Return how a command without a Config reaches a bucket. Raises ConfigError."""
+    from downloader.config.contradictions import check_proxies
+    from downloader.config.named_files import read_authorities
+
+    by_scheme, no_proxy = credentials.proxies(proxy)
+    check_proxies(by_scheme)
+    return BucketAccess(endpoint_url, region, by_scheme, no_proxy, read_authorities(cacert), insecure)
 
 
 def _settle_key(given: dict[str, Any]) -> None:

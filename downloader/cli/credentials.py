@@ -9,6 +9,7 @@ import os
 import shlex
 import stat
 
+from downloader.config.contradictions import check_proxy
 from downloader.errors import ConfigError
 
 __all__ = ["ask_password", "auth_from", "header", "netrc_path", "proxies"]
@@ -78,7 +79,10 @@ def _proxy_url(text: str) -> str:
 
 
 def proxies(option: str | None) -> tuple[dict[str, str], str]:
-    """Return the proxy of each scheme, and the hosts that need none, from the value of --proxy."""
+    """Return the proxy of each scheme, and the hosts that need none, from the value of --proxy.
+
+    Raises ConfigError for a variable that has none.
+    """
     if option is None:
         return {}, ""
     if option != "env":
@@ -87,7 +91,7 @@ def proxies(option: str | None) -> tuple[dict[str, str], str]:
     for scheme in ("http", "https", "all"):
         # Not HTTP_PROXY in capitals: a CGI server sets it from a request header field (CVE-2016-5385).
         names = [f"{scheme}_proxy"] + ([f"{scheme}_proxy".upper()] if scheme != "http" else [])
-        url = next((os.environ[name] for name in names if os.environ.get(name)), "")
-        if url:
-            found[scheme] = _proxy_url(url)
+        if name := next((name for name in names if os.environ.get(name)), ""):
+            found[scheme] = _proxy_url(os.environ[name])
+            check_proxy(f"--proxy env: the variable {name}", found[scheme])
     return found, os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""

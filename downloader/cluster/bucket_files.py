@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from downloader.cluster.plan_files import Writer
+from downloader.core.bucket_access import BucketAccess
 from downloader.errors import ConfigError, DestinationError
 from downloader.files.directory import UnsafeFile, open_home
 from downloader.sinks.bucket_store import BucketError, open_bucket, translated
@@ -34,7 +35,7 @@ class BucketFiles:
 
     contended = True
 
-    def __init__(self, root: str, endpoint_url: str, region: str) -> None:
+    def __init__(self, root: str, access: BucketAccess) -> None:
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
@@ -42,7 +43,7 @@ class BucketFiles:
         self._obstore = obstore
         self._taken = (AlreadyExistsError, PreconditionError)
         with self._translated():
-            self._store: Any = open_bucket(root, endpoint_url, region)
+            self._store: Any = open_bucket(root, access)
 
     def read(self, name: str) -> bytes | None:
         found = self.read_version(name)

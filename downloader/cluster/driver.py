@@ -102,7 +102,7 @@ class _Driver:
         self._home = home
         self._directory = home.directory
         self._plan = plan
-        self._at = PlanAt(config.journal_root, config.journal_endpoint_url, config.journal_region)
+        self._at = PlanAt(config.journal_root, config.journal_access)
         self._slices = JobSlices(config, home.directory, plan.slice_files, progress)
         self._book = self._slices.book
         self._stop: DownloaderError | None = None

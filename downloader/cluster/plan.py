@@ -25,6 +25,7 @@ import msgspec
 
 from downloader.cluster.plan_files import Writer, open_files
 from downloader.config.config import Config
+from downloader.core.bucket_access import NO_OPTIONS, BucketAccess
 from downloader.core.column_types import ColumnTypes
 from downloader.core.frames import MAX_FRAME
 from downloader.core.item_states import OWNED, UNOWNED, Claim
@@ -176,12 +177,12 @@ def _real(config: Config) -> str:
 class PlanDirectory:
     """The plan under ``journal_root``, a directory or s3://BUCKET/PREFIX.
 
-    Methods raise DestinationError if the storage fails. ``endpoint_url``, ``region``: of the bucket.
+    Methods raise DestinationError if the storage fails. ``access``: to a bucket.
     """
 
-    def __init__(self, journal_root: str, endpoint_url: str = "", region: str = "") -> None:
+    def __init__(self, journal_root: str, access: BucketAccess = NO_OPTIONS) -> None:
         self.root = f"{journal_root.rstrip('/')}/{HOME}/{PLAN}"
-        self.files = open_files(self.root, endpoint_url, region)
+        self.files = open_files(self.root, access)
         self._writer = f".{os.urandom(4).hex()}" if self.files.contended else ""
 
     def open(self, plan: Plan, *, restart: bool) -> Plan:

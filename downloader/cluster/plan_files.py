@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol
 
+from downloader.core.bucket_access import NO_OPTIONS, BucketAccess
 from downloader.core.bucket_place import is_bucket
 from downloader.errors import DestinationError
 from downloader.files.directory import Entry, UnsafeFile, open_home
@@ -74,12 +75,12 @@ class PlanFiles(Protocol):
         """Remove all files."""
 
 
-def open_files(root: str, endpoint_url: str = "", region: str = "") -> PlanFiles:
+def open_files(root: str, access: BucketAccess = NO_OPTIONS) -> PlanFiles:
     """Return the files under ``root``, a directory or s3://BUCKET/PREFIX. Raises DestinationError."""
     if is_bucket(root):
         from downloader.cluster.bucket_files import BucketFiles
 
-        return BucketFiles(root, endpoint_url, region)
+        return BucketFiles(root, access)
     return DirectoryFiles(root)
 
 

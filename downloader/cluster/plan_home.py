@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from downloader.cluster.plan import PlanDirectory
 from downloader.config.config import Config
+from downloader.core.bucket_access import BucketAccess
 from downloader.core.bucket_place import is_bucket
 from downloader.errors import ConfigError, JournalError
 from downloader.files.directory import open_home
@@ -35,7 +36,7 @@ def may_have_plan(journal_root: str) -> bool:
     return is_bucket(journal_root) or os.access(PlanDirectory(journal_root).root, os.R_OK | os.X_OK)
 
 
-def has_driver(root: str, endpoint_url: str, region: str) -> bool:
+def has_driver(root: str, access: BucketAccess) -> bool:
     """Return whether a driver owns the plan under ``root``; True where that cannot be told."""
     if not is_bucket(root):
         try:
@@ -48,7 +49,7 @@ def has_driver(root: str, endpoint_url: str, region: str) -> bool:
     from downloader.cluster.bucket_files import BucketFiles
     from downloader.cluster.bucket_lock import has_owner
 
-    return has_owner(BucketFiles(f"{root.rstrip('/')}/{HOME}", endpoint_url, region))
+    return has_owner(BucketFiles(f"{root.rstrip('/')}/{HOME}", access))
 
 
 @contextlib.contextmanager
@@ -62,7 +63,7 @@ def plan_home(config: Config, log: Callable[[str], None]) -> Iterator[PlanHome]:
         make_home("--journal" if config.journal else "-o", root).close()
         if not config.restart:
             _check_engine(root)
-    with plan_home_at(root, config.journal_endpoint_url, config.journal_region, log) as home:
+    with plan_home_at(root, config.journal_access, log) as home:
         yield home
 
 
@@ -91,12 +92,10 @@ def forget_all(root: str) -> None:
 
 
 @contextlib.contextmanager
-def plan_home_at(
-    root: str, endpoint_url: str, region: str, log: Callable[[str], None]
-) -> Iterator[PlanHome]:
+def plan_home_at(root: str, access: BucketAccess, log: Callable[[str], None]) -> Iterator[PlanHome]:
     """Own the plan under ``root`` in the block, and return it; see ``plan_home``."""
     if is_bucket(root):
-        with _in_bucket(root, endpoint_url, region, log) as home:
+        with _in_bucket(root, access, log) as home:
             yield home
         return
     with open_home(home_of(root)) as home:
@@ -108,11 +107,11 @@ def plan_home_at(
 
 
 @contextlib.contextmanager
-def _in_bucket(root: str, endpoint: str, region: str, log: Callable[[str], None]) -> Iterator[PlanHome]:
+def _in_bucket(root: str, access: BucketAccess, log: Callable[[str], None]) -> Iterator[PlanHome]:
     from downloader.cluster.bucket_files import BucketFiles
     from downloader.cluster.bucket_lock import BucketLock
 
-    files = BucketFiles(f"{root.rstrip('/')}/{HOME}", endpoint, region)
+    files = BucketFiles(f"{root.rstrip('/')}/{HOME}", access)
     with BucketLock(files, log) as owner:
         if (key := files.read(_KEY)) is None:
             key = os.urandom(KEY_BYTES)
@@ -120,4 +119,4 @@ def _in_bucket(root: str, endpoint: str, region: str, log: Callable[[str], None]
                 key = files.read(_KEY) or b""
         if len(key) != KEY_BYTES:
             raise JournalError(f"{files.root}/{_KEY} is damaged; remove it, and names with secrets change")
-        yield PlanHome(PlanDirectory(root, endpoint, region), key, owner.check)
+        yield PlanHome(PlanDirectory(root, access), key, owner.check)

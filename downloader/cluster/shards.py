@@ -92,9 +92,8 @@ def staging_of(config: Config) -> Staging:
     """Return the stagings of the job ``config``."""
     if config.is_bucket:
         home = local_home(config)
-        endpoint_url, region = config.store_option("endpoint_url"), config.store_option("region")
         return StagingBucket(
-            *(config.output, home, endpoint_url, region, config.stall_timeout), existing=config.existing
+            config.output, home, config.bucket_access, config.stall_timeout, existing=config.existing
         )
     return StagingDirectory(config.output, durable=config.fsync, existing=config.existing)
 
@@ -256,15 +255,13 @@ class DriverShards:
                 number: found if all(file.name in there for file in found) else []
                 for number, found in files.items()
             }
-        endpoint_url, region = config.store_option("endpoint_url"), config.store_option("region")
         in_order = [file for number in sorted(files) for file in files[number]]
         with open_home(Path(local_home(config))) as home:
             self.replaced += write_indexes_of(
                 in_order,
                 config.output,
                 home,
-                endpoint_url,
-                region,
+                config.bucket_access,
                 existing=config.existing,
                 stall_timeout=config.stall_timeout,
             )

@@ -146,7 +146,7 @@ class _Cutter:
     def _directory(self) -> PlanDirectory:
         """The plan, opened when the feeder is forked: that of a bucket starts threads."""
         config = self._config
-        return PlanDirectory(config.journal_root, config.journal_endpoint_url, config.journal_region)
+        return PlanDirectory(config.journal_root, config.journal_access)
 
     def _begin(self) -> Writer:
         return self._directory.items_writer(f"{self._number:08d}")

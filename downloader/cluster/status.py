@@ -10,6 +10,7 @@ import msgspec
 from downloader.cluster.merging import MergedReport
 from downloader.cluster.plan import PlanDirectory
 from downloader.cluster.plan_home import has_driver, may_have_plan
+from downloader.core.bucket_access import NO_OPTIONS, BucketAccess
 from downloader.core.bucket_place import is_bucket
 from downloader.errors import UNDECODABLE, ConfigError, DestinationError
 from downloader.messages import Tally
@@ -34,15 +35,15 @@ def write_running(directory: PlanDirectory, tally: Tally, running: int, nodes: i
         directory.files.write("running.json", content)
 
 
-def cluster_status(root: str, endpoint_url: str = "", region: str = "") -> Status | None:
+def cluster_status(root: str, access: BucketAccess = NO_OPTIONS) -> Status | None:
     """Return a summary of the plan under ``root``, a DEST or --journal; None if there is no plan.
 
-    ``root`` may be s3://BUCKET/PREFIX, with ``endpoint_url`` and ``region`` of the bucket. Raises
+    ``root`` may be s3://BUCKET/PREFIX, with ``access`` to the bucket. Raises
     ConfigError if there is no plan in a bucket, DestinationError, JournalError.
     """
     if not may_have_plan(root):
         return None
-    directory = PlanDirectory(root, endpoint_url, region)
+    directory = PlanDirectory(root, access)
     plan = directory.read()
     if plan is None:
         if is_bucket(root):
@@ -60,7 +61,7 @@ def cluster_status(root: str, endpoint_url: str = "", region: str = "") -> Statu
             left += 1
     tally = merged.total()
     live = _running(directory)
-    if live.running and not has_driver(root, endpoint_url, region):
+    if live.running and not has_driver(root, access):
         live = msgspec.structs.replace(live, running=0)  # the driver has died
     slices: Counter[str] = Counter(
         planned=sum(1 for head in heads if head.count), done=len(found), running=live.running

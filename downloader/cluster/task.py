@@ -25,6 +25,7 @@ from downloader.cluster.scratch import Scratch, scratch_of
 from downloader.cluster.shards import NodeShards
 from downloader.cluster.slice_process import Pulse, SliceJob, SliceResult, encode_order
 from downloader.config.config import Config
+from downloader.core.bucket_access import NO_OPTIONS, BucketAccess
 from downloader.core.frames import Unpacker, pack
 from downloader.core.slices import End
 from downloader.errors import UNDECODABLE
@@ -47,8 +48,7 @@ class PlanAt(msgspec.Struct, frozen=True):
     """Where a plan is; see ``PlanDirectory``. A node has credentials from its own environment."""
 
     journal_root: str
-    endpoint_url: str = ""
-    region: str = ""
+    access: BucketAccess = NO_OPTIONS
 
 
 class SliceTask(msgspec.Struct, frozen=True):
@@ -91,8 +91,7 @@ def run_slice(task: SliceTask, config: bytes, board: Any, node: str, node_id: st
     attempt = f"{os.getpid():x}-{os.urandom(6).hex()}"
     exchange = _Exchange(board, task.name, attempt, node, node_id)
     exchange.tell_slow()
-    at = task.at
-    directory = PlanDirectory(at.journal_root, at.endpoint_url, at.region)
+    directory = PlanDirectory(task.at.journal_root, task.at.access)
     settings, disk = _settings(task, decode(config))
     shards = NodeShards(settings, directory, task.name)
     base = os.path.expandvars(task.scratch) if task.scratch else ""

@@ -17,7 +17,8 @@ from downloader.cluster.plan_home import plan_home_at
 from downloader.cluster.retry import DAMAGED, Again, failed_items, plan_again
 from downloader.cluster.shards import keys_of
 from downloader.cluster.stored import read_stored, read_sums
-from downloader.core.bucket_place import is_bucket
+from downloader.core.bucket_access import NO_OPTIONS, BucketAccess
+from downloader.core.bucket_place import is_bucket, is_same_place
 from downloader.core.item_states import OWNED, UNOWNED, Claim, ItemState
 from downloader.core.units import show_count
 from downloader.errors import UNDECODABLE, ConfigError, DestinationError, JournalError
@@ -60,28 +61,28 @@ _Problem = Callable[[Item, str, int, ItemState], str]
 
 
 def verify_cluster(
-    output: str, quiet: bool = False, root: str = "", endpoint_url: str = "", region: str = ""
+    output: str, quiet: bool = False, root: str = "", access: BucketAccess = NO_OPTIONS
 ) -> Verified | None:
     """Compare every stored file of a job with its plan; return the result, None if there is no plan.
 
-    See ``storage.verify.verify``. ``root`` may be s3://BUCKET/PREFIX, with ``endpoint_url`` and ``region``
-    of the bucket. Raises ConfigError, InUse, DestinationError, JournalError, SourceError.
+    See ``storage.verify.verify``. ``root`` may be s3://BUCKET/PREFIX, with ``access`` to the bucket. Raises
+    ConfigError, InUse, DestinationError, JournalError, SourceError.
     """
     root = root or output
-    directory = PlanDirectory(root, endpoint_url, region)
+    directory = PlanDirectory(root, access)
     if (plan := directory.read()) is None:
         return None
     if plan.store == "local":
         raise ConfigError(f"{plan.output} is on the disks of nodes, which verify cannot read from here")
     there = output if is_bucket(plan.output) else os.path.realpath(output)
-    if (plan.output if is_bucket(plan.output) else os.path.realpath(plan.output)) != there:
+    if not is_same_place(plan.output if is_bucket(plan.output) else os.path.realpath(plan.output), there):
         raise ConfigError(f"{root} has the plan of {plan.output}, not of {output}; give that")
     if not sink_kind(plan.store).keeps:
         raise ConfigError(f"{output} was stored with --store {plan.store}; there are no files to verify")
     if not is_bucket(root) and not os.access(home_of(root), os.W_OK):
-        return _Verifying(directory, plan, output, root, endpoint_url, region, read_only=True).run(quiet)
-    with plan_home_at(root, endpoint_url, region, _say) as home:
-        found = _Verifying(home.directory, plan, output, root, endpoint_url, region, read_only=False)
+        return _Verifying(directory, plan, output, root, access, read_only=True).run(quiet)
+    with plan_home_at(root, access, _say) as home:
+        found = _Verifying(home.directory, plan, output, root, access, read_only=False)
         return found.run(quiet)
 
 
@@ -98,8 +99,7 @@ class _Verifying:
         plan: Plan,
         output: str,
         root: str,
-        endpoint_url: str,
-        region: str,
+        access: BucketAccess,
         *,
         read_only: bool,
     ) -> None:
@@ -117,7 +117,7 @@ class _Verifying:
         self._found: list[tuple[Head, Done, dict[int, Damage]]] = []  # damaged, and not recorded yet
         if self._kind.options is SHARD_OPTIONS:
             self._options = options = self._decoded_options()
-            files = open_published(output, None, endpoint_url, region)
+            files = open_published(output, None, access)
             self._shards = shards = ShardComparison(files, plan.store, options, self._records.get)
             self._problem: _Problem = lambda item, key, shard, state: shards.problem(
                 key, (shard,), (state.size, state.crc)

@@ -24,10 +24,11 @@ from downloader.config.contradictions import (
 from downloader.config.extensions import check_options, value_of
 from downloader.config.extras import check_extras
 from downloader.config.machine import usable_cpus
-from downloader.config.named_files import NamedFiles, is_encrypted, read_netrc, read_pem
+from downloader.config.named_files import NamedFiles, is_encrypted, read_authorities, read_netrc, read_pem
 from downloader.config.sink_kinds import SINK_KINDS, SinkForm, StoresColumns
 from downloader.config.source_kinds import SOURCE_KINDS, SourceForm, kind_of
-from downloader.config.system_authorities import SYSTEM, read_system_authorities
+from downloader.config.system_authorities import SYSTEM
+from downloader.core.bucket_access import BucketAccess
 from downloader.core.bucket_place import is_bucket, local_place, place
 from downloader.core.content_check import Checking
 from downloader.core.echoes import Echoes, basic_login, secrets_of_headers
@@ -185,6 +186,20 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     def is_bucket(self) -> bool:
         """Return whether DEST is a bucket."""
         return is_bucket(self.output)
+
+    @property
+    def bucket_access(self) -> BucketAccess:
+        """Return how a DEST in a bucket is reached."""
+        return self._access(self.store_option("endpoint_url"), self.store_option("region"))
+
+    @property
+    def journal_access(self) -> BucketAccess:
+        """Return how a journal in a bucket is reached."""
+        return self._access(self.journal_endpoint_url, self.journal_region)
+
+    def _access(self, endpoint_url: str, region: str) -> BucketAccess:
+        authorities = self.files.cacert if self.files else b""
+        return BucketAccess(endpoint_url, region, self.proxies, self.no_proxy, authorities, self.insecure)
 
     @property
     def local_output(self) -> str:
@@ -418,16 +433,10 @@ def _check_paths(config: Config) -> None:
     check_overwrites(written, read, config.journal_root, stdin=config.reads_stdin)
 
 
-def _read_authorities(cacert: str) -> bytes:
-    if cacert == SYSTEM:
-        return read_system_authorities()
-    return read_pem("--cacert", cacert) if cacert else b""
-
-
 def _read_files(config: Config, paths: tuple[str, ...]) -> NamedFiles:
     return NamedFiles(
         paths=paths,
-        cacert=_read_authorities(config.cacert),
+        cacert=read_authorities(config.cacert),
         cert=read_pem("--cert", config.cert) if config.cert else b"",
         key=read_pem("--key", config.key) if config.key else b"",
         logins=read_netrc(config.netrc) if config.netrc else {},

@@ -20,6 +20,7 @@ __all__ = [
     "check_contradictions",
     "check_overwrites",
     "check_proxies",
+    "check_proxy",
     "check_writable",
     "flag",
     "manifest_format",
@@ -144,14 +145,23 @@ def _check_engine(config: Config) -> None:
 def check_proxies(proxies: dict[str, str]) -> None:
     """Raise ConfigError for a proxy that is not the URL of one."""
     for url in proxies.values():
-        try:
-            parts = urlsplit(url)
-            known = parts.scheme.lower() in ("http", "https") and bool(parts.hostname)
-            _ = parts.port
-        except ValueError:
-            known = False
-        if not known:
-            raise ConfigError(f"--proxy: {redact_url(url)} is not the URL of an HTTP proxy")
+        check_proxy("--proxy", url)
+
+
+def check_proxy(what: str, url: str) -> None:
+    """Raise ConfigError if ``url``, which the option or variable ``what`` has, is not that of a proxy."""
+    try:
+        parts = urlsplit(url)
+        scheme = parts.scheme.lower()
+        known = scheme in ("http", "https") and bool(parts.hostname)
+        _ = parts.port
+    except ValueError:
+        known, scheme = False, ""
+    if known:
+        return
+    if scheme.startswith("socks"):
+        raise ConfigError(f"{what}: {redact_url(url)}: SOCKS is not supported; give an HTTP proxy, or none")
+    raise ConfigError(f"{what}: {redact_url(url)} is not the URL of an HTTP proxy")
 
 
 def check_overwrites(

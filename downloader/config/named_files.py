@@ -11,10 +11,11 @@ from pathlib import Path
 
 import msgspec
 
+from downloader.config.system_authorities import SYSTEM, read_system_authorities
 from downloader.core.netrc import Login, parse_netrc
 from downloader.errors import ConfigError
 
-__all__ = ["NamedFiles", "is_encrypted", "read_netrc", "read_pem"]
+__all__ = ["NamedFiles", "is_encrypted", "read_authorities", "read_netrc", "read_pem"]
 
 _ENCRYPTED = re.compile(rb"^(-----BEGIN ENCRYPTED PRIVATE KEY-----|Proc-Type:\s*4,\s*ENCRYPTED)", re.M)
 
@@ -49,6 +50,13 @@ def read_pem(option: str, path: str) -> bytes:
     if b"-----BEGIN " not in content:
         raise ConfigError(f"{option} {path} is not in PEM format (-----BEGIN …)")
     return content
+
+
+def read_authorities(cacert: str) -> bytes:
+    """Return the certificates that ``cacert``, the value of --cacert, names, as PEM. Raises ConfigError."""
+    if cacert == SYSTEM:
+        return read_system_authorities()
+    return read_pem("--cacert", cacert) if cacert else b""
 
 
 def is_encrypted(pem: bytes) -> bool:

@@ -11,7 +11,15 @@ from downloader.core.host_names import ascii_host
 from downloader.core.naming import shown
 from downloader.core.redact import redact_url
 
-__all__ = ["bucket_and_prefix", "endpoint_problem", "is_bucket", "local_place", "place", "prefix_problem"]
+__all__ = [
+    "bucket_and_prefix",
+    "endpoint_problem",
+    "is_bucket",
+    "is_same_place",
+    "local_place",
+    "place",
+    "prefix_problem",
+]
 
 _SCHEME: Final = "s3://"
 # Two letters at least: C:/x is a path.
@@ -43,6 +51,11 @@ def place(text: str) -> str:
     if problem := prefix_problem(text):
         raise ValueError(problem)
     return _SCHEME + text[len(_SCHEME) :]
+
+
+def is_same_place(one: str, other: str) -> bool:
+    """Return whether two places are the same: a slash at the end means nothing."""
+    return one.rstrip("/") == other.rstrip("/")
 
 
 def prefix_problem(place: str) -> str:

@@ -135,9 +135,8 @@ def _check_bucket(config: Config) -> None:
     if config.is_bucket and not config.slice:
         from downloader.sinks.shards.staging_bucket import StagingBucket
 
-        endpoint_url, region = config.store_option("endpoint_url"), config.store_option("region")
         with tempfile.TemporaryDirectory(prefix="downloader-") as home:  # there may be no journal yet
-            StagingBucket(config.output, home, endpoint_url, region, config.stall_timeout).check()
+            StagingBucket(config.output, home, config.bucket_access, config.stall_timeout).check()
 
 
 def _faulty_lines(config: Config, journal: Journal) -> Iterator[str]:

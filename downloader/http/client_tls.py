@@ -10,20 +10,19 @@ import os
 import selectors
 import shlex
 import signal
-import tempfile
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from downloader.config.config import Config
 from downloader.config.system_authorities import SYSTEM, certificates_in
 from downloader.errors import BootError, ConfigError
+from downloader.files.memory_file import as_file
 from downloader.process.tls_defaults import client_context
 from downloader.process.watching import ENDS_WITHIN, LOOK_EVERY, Watch, reap
 
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-__all__ = ["as_file", "check_client_certificate", "load_authorities", "load_client_certificate"]
+__all__ = ["check_client_certificate", "load_authorities", "load_client_certificate"]
 
 
 def check_client_certificate(config: Config) -> None:
@@ -137,29 +136,3 @@ def _answer(pid: int, reader: int, limit: float) -> bytes:
                     return b""
     finally:
         reap(pid, ENDS_WITHIN)
-
-
-@contextlib.contextmanager
-def as_file(content: bytes) -> Iterator[str]:
-    """Yield the path of a file with ``content``: OpenSSL reads certificates and keys from files only.
-
-    It is a file in memory if the system supports that, else a temporary file that only its owner may read.
-    """
-    try:
-        memory = os.memfd_create("pem")
-    except (AttributeError, OSError):
-        memory = -1
-    path = f"/proc/self/fd/{memory}"
-    if memory >= 0 and not os.path.exists(path):  # no /proc
-        os.close(memory)
-        memory = -1
-    if memory < 0:
-        with tempfile.NamedTemporaryFile() as file:
-            file.write(content)
-            file.flush()
-            yield file.name
-        return
-    with open(memory, "wb") as file:
-        file.write(content)
-        file.flush()
-        yield path

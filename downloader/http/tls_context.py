@@ -130,6 +130,9 @@ def _made(config: Config) -> _Context:
     else:
         if config.cacert:
             load_authorities(context, config)
+            # As curl and Python 3.13 do: what the user names is trusted as it is, also a CA below another
+            # one, or the certificate of the server itself. Nothing else is trusted for that.
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         else:
             _load_certifi(context)
     if config.cert:

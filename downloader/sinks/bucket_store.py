@@ -12,10 +12,14 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final, NoReturn
 
+import certifi
+
+from downloader.core.bucket_access import BucketAccess
 from downloader.core.bucket_place import bucket_and_prefix, endpoint_problem, prefix_problem
 from downloader.core.naming import shown
 from downloader.core.redact import redact_url
 from downloader.errors import ConfigError, DownloaderError
+from downloader.files.memory_file import as_file
 
 __all__ = ["NODE", "BucketError", "is_denied", "open_bucket", "refused", "translated"]
 
@@ -35,8 +39,25 @@ _FIELDS: Final = (
     "AWS_REGION",
     "AWS_DEFAULT_REGION",
 )
+# What obstore and boto3 take for themselves, and a run only where it is asked to.
+_PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+_TRUSTED: Final = "SSL_CERT_FILE"
+_AMBIENT: Final = (
+    *_PROXIES,
+    *map(str.upper, _PROXIES),
+    "AWS_PROXY_URL",
+    "AWS_PROXY_EXCLUDES",
+    "AWS_PROXY_CA_CERTIFICATE",
+    "AWS_ALLOW_INVALID_CERTIFICATES",
+    _TRUSTED,
+    "SSL_CERT_DIR",
+)
 _has_control = re.compile(r"[\x00-\x1f\x7f]").search
 _denied = re.compile(r"status code: 40[13]\b").search
+# As obstore's errors have the reasons of rustls and of hyper's tunnels.
+_untrusted = re.compile(r"InvalidCertificate\(\s*(?:Other\(\s*OtherError\(\s*)?(\w+)").search
+_proxy_login = re.compile(r"\bProxyAuthRequired\b|status code: 407\b").search
+_no_tunnel = re.compile(r"\bTunnelUn\w+|\bProxyHeadersTooLong\b").search
 _code = re.compile(r"<Code>(\w{1,60})</Code>").search
 
 
@@ -49,25 +70,26 @@ class BucketError(Exception):
     lasting = False
 
 
-def open_bucket(root: str, endpoint_url: str, region: str) -> Any:
+def open_bucket(root: str, access: BucketAccess) -> Any:
     """Return the obstore store of ``root``, s3://BUCKET/PREFIX.
 
-    Credentials come from the environment or a profile, as AWS's own tools take them; so do ``endpoint_url``
-    and ``region`` where they are "". Raises BucketError, and ConfigError where one of them cannot be what
-    it should: obstore ends in a panic of Rust for some, and in a failed request for others.
+    Credentials come from the environment or a profile, as AWS's own tools take them; so do endpoint and
+    region where ``access`` has none. Proxies and trusted certificates are those of ``access`` only. Raises
+    BucketError, and ConfigError where one of them cannot be what it should: obstore ends in a panic of Rust
+    for some, and in a failed request for others.
     """
     name, prefix = bucket_and_prefix(root)
     if problem := prefix_problem(root):
         raise ConfigError(f"{shown(root)}: {problem}")
-    endpoint = _endpoint(endpoint_url)
-    given = {"--region": region} | {name: os.environ.get(name, "") for name in _FIELDS}
+    endpoint = _endpoint(access.endpoint_url)
+    given = {"--region": access.region} | {name: os.environ.get(name, "") for name in _FIELDS}
     for option, value in given.items():
         if _has_control(value):
             raise ConfigError(f"{option} has a line break, or another control character; leave that out")
     # What is left of panics is told in one line, and not with the stack of Rust's functions.
     os.environ["RUST_BACKTRACE"] = "0"
-    with translated():
-        return _open(name, prefix, endpoint, region)
+    with translated(), _environment(access):
+        return _open(name, prefix, endpoint, access)
 
 
 def _endpoint(given: str) -> str:
@@ -84,26 +106,57 @@ def _endpoint(given: str) -> str:
     return ""
 
 
-def _open(bucket: str, prefix: str, endpoint: str, region: str) -> Any:
+@contextlib.contextmanager
+def _environment(access: BucketAccess) -> Iterator[None]:
+    """Let the environment say what obstore takes from there alone, while it makes a client in the block.
+
+    It takes proxies that nobody asked for, and the certificates that it trusts: it can be given more of
+    these, but none in place of the system's. It is the environment of this process, which is ours, or is
+    given back.
+    """
+    before = {name: os.environ.pop(name) for name in _AMBIENT if name in os.environ}
+    pem = access.authorities
+    try:
+        with as_file(pem) if pem else contextlib.nullcontext(certifi.where()) as path:
+            os.environ[_TRUSTED] = path
+            yield
+    finally:
+        os.environ.pop(_TRUSTED, None)
+        os.environ.update(before)
+
+
+def _open(bucket: str, prefix: str, endpoint: str, access: BucketAccess) -> Any:
     from obstore.store import S3Store
 
     options: dict[str, Any] = {"checksum_algorithm": "SHA256"}
     if endpoint:
         options["endpoint"] = endpoint
-    if region:
-        options["region"] = region
+    if access.region:
+        options["region"] = access.region
+    proxy = access.proxy(endpoint)
     if not {"AWS_ACCESS_KEY_ID", "AWS_SKIP_SIGNATURE"} & os.environ.keys():
         with contextlib.suppress(ImportError):
             import boto3
+            import botocore.config
+            import botocore.session
             from obstore.auth.boto3 import Boto3CredentialProvider
 
-            session = boto3.session.Session()
+            # Its own requests, for a role or a login, are for the same proxy.
+            asking = botocore.session.Session()
+            asking.set_default_client_config(
+                botocore.config.Config(proxies=dict.fromkeys(("http", "https"), proxy) if proxy else {})
+            )
+            session = boto3.session.Session(botocore_session=asking)
             if session.get_credentials() is not None:
                 options["credential_provider"] = Boto3CredentialProvider(session)
                 if session.region_name:
                     options.setdefault("region", session.region_name)
     is_plain = endpoint[:5].lower() == "http:"
     client: Any = {"allow_http": is_plain, "timeout": _REQUEST_WITHIN}
+    if proxy:
+        client |= {"proxy_url": proxy, "proxy_excludes": access.proxy_excludes(endpoint)}
+    if access.insecure:
+        client["allow_invalid_certificates"] = True
     return S3Store(bucket, prefix=prefix or None, client_options=client, **options)
 
 
@@ -151,16 +204,43 @@ def refused(error: BaseException) -> NoReturn:
     elif is_denied(error):
         shown = f" ({code[1]})" if code else ""
         why = f"access is denied{shown}; check the credentials and the rights of their owner"
+    elif found := _untrusted(text):
+        why = f"{_certificate_problem(found[1])}, and run the same command again"
+    elif _proxy_login(text):
+        why = (
+            "the proxy refuses its login, or wants one; give --proxy http://USER:PASSWORD@HOST:PORT, or "
+            "correct it, and run the same command again"
+        )
+    elif _no_tunnel(text):
+        why = "the proxy leads to no server; check --proxy, and run the same command again"
+        lasting = False
     elif "error sending request" in text:
-        why = "the server cannot be reached; check --endpoint-url, and run the same command again"
+        why = (
+            "the server cannot be reached; check --endpoint-url, and --proxy if it is given, and run the "
+            "same command again"
+        )
         lasting = False
     else:
         lasting = False
         first = " ".join(text.partition("Debug source")[0].split())
         why = f"{code[1] + ': ' if code else ''}{first[:300]}; run the same command again"
-    found = BucketError(why)
-    found.lasting = lasting
-    raise found from error
+    refusal = BucketError(why)
+    refusal.lasting = lasting
+    raise refusal from error
+
+
+def _certificate_problem(reason: str) -> str:
+    """Return why a certificate is refused, by the word of rustls, and what to do about it."""
+    if reason.startswith("Expired"):
+        return "the certificate of the server has expired; renew it, or check the clock of this machine"
+    if reason.startswith("NotValidForName"):
+        return "the certificate of the server is for another host; check --endpoint-url"
+    if reason == "UnknownIssuer":
+        return "the certificate of the server is not trusted; name its CA with --cacert FILE.pem or system"
+    return (
+        f"the certificate of the server is refused ({reason}); name the CA that has signed it with "
+        "--cacert FILE.pem"
+    )
 
 
 def _no_credentials() -> str:

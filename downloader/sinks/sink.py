@@ -17,6 +17,7 @@ import msgspec
 
 from downloader.config.config import Config
 from downloader.config.sink_kinds import SinkForm
+from downloader.core.bucket_access import BucketAccess
 from downloader.core.file_records import Record
 from downloader.core.item_states import NO_CLAIM, Claim
 from downloader.core.ownership import Rules
@@ -334,13 +335,10 @@ class Comparison(Protocol):
 class Compares(Protocol):
     """What a ``SinkKind`` may have as well, if it publishes more than items: ``verify`` compares it."""
 
-    def comparison(
-        self, root: str, identity: str, home: Directory, endpoint_url: str, region: str
-    ) -> Comparison:
+    def comparison(self, root: str, identity: str, home: Directory, access: BucketAccess) -> Comparison:
         """Return a comparison of the files under ``root``, a directory or s3://BUCKET/PREFIX.
 
-        ``home``: of the tool's own files. ``endpoint_url``, ``region``: of a bucket. Raises
-        DestinationError.
+        ``home``: of the tool's own files. ``access``: to a bucket. Raises DestinationError.
         """
 
 

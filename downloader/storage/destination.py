@@ -21,7 +21,7 @@ import msgspec
 
 from downloader.config.config import Config
 from downloader.core import item_states as core_marks
-from downloader.core.bucket_place import is_bucket
+from downloader.core.bucket_place import is_bucket, is_same_place
 from downloader.core.file_errors import advice
 from downloader.core.item_states import Claim
 from downloader.core.ownership import Rules
@@ -599,7 +599,7 @@ def leads_to(recorded: str, output: str) -> bool:
     Whoever moves DEST may leave a link to it where it was.
     """
     if recorded == output or not recorded or is_bucket(recorded) or is_bucket(output):
-        return recorded == output
+        return is_same_place(recorded, output)
     return os.path.realpath(recorded) == os.path.realpath(output)
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from downloader.core import item_states as core_marks
+from downloader.core.bucket_access import NO_OPTIONS, BucketAccess
 from downloader.core.file_errors import advice
 from downloader.core.item_states import OWNED, Claim
 from downloader.core.name_list import decode_names
@@ -170,17 +171,15 @@ def _in_ledgers(home: Directory, journal: Journal) -> dict[int, tuple[int, int]]
     return found
 
 
-def verify(
-    output: str, quiet: bool = False, root: str = "", endpoint_url: str = "", region: str = ""
-) -> Verified:
+def verify(output: str, quiet: bool = False, root: str = "", access: BucketAccess = NO_OPTIONS) -> Verified:
     """Compare every stored file with its size and checksum in the journal, and return the result.
 
     A file that is missing or differs is recorded as damaged, so that the next run fetches it again, except
-    on a file system that is read-only or full. ``root`` is --journal; ``endpoint_url`` and ``region`` are
-    of a bucket. Raises ConfigError, DestinationError, InUse, JournalError.
+    on a file system that is read-only or full. ``root`` is --journal; ``access``: to a
+    bucket. Raises ConfigError, DestinationError, InUse, JournalError.
     """
     root = root or output
-    place = _Place(output, endpoint_url, region)
+    place = _Place(output, access)
     with _opened(root) as home:
         if home.is_read_only():
             return _verify_with(place, root, home, quiet, read_only=True)
@@ -200,8 +199,7 @@ class _Place(NamedTuple):
     """DEST, and what a bucket needs."""
 
     output: str
-    endpoint_url: str
-    region: str
+    access: BucketAccess
 
 
 def _verify_with(place: _Place, root: str, home: Directory, quiet: bool, *, read_only: bool) -> Verified:
@@ -253,7 +251,7 @@ def _verify(
     try:
         inspect = kind.inspector(root, job.layout)
         if isinstance(kind, Compares):
-            comparison = kind.comparison(place.output, job.layout, home, *place[1:])
+            comparison = kind.comparison(place.output, job.layout, home, place.access)
     except UNDECODABLE as error:
         raise journal.damaged(error) from error
     for row in _batches(journal, left or {}):

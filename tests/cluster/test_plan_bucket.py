@@ -25,6 +25,7 @@ from downloader.cluster.bucket_lock import BucketLock, Owner
 from downloader.cluster.plan import Done, Head, Plan, PlanDirectory
 from downloader.cluster.task import PlanAt, SliceTask, run_slice
 from downloader.config.config import Config
+from downloader.core.bucket_access import BucketAccess
 from downloader.errors import ConfigError, DestinationError, InUse
 from downloader.messages import Item
 from downloader.reporting.manifest_rows import read_rows
@@ -37,7 +38,8 @@ _OWNS = """
 import sys
 from downloader.cluster.bucket_files import BucketFiles
 from downloader.cluster.bucket_lock import BucketLock
-with BucketLock(BucketFiles(sys.argv[1], sys.argv[2], "us-east-1"), print):
+from downloader.core.bucket_access import BucketAccess
+with BucketLock(BucketFiles(sys.argv[1], BucketAccess(sys.argv[2], "us-east-1")), print):
     print("owned", flush=True)
     sys.stdin.read()
 """
@@ -64,7 +66,7 @@ def objects(server: BucketServer, root: str) -> dict[str, bytes]:
 
 
 def test_files_of_a_plan(server: BucketServer, root: str, tmp_path: Path) -> None:
-    files = BucketFiles(root, server.url, REGION)
+    files = BucketFiles(root, BucketAccess(server.url, REGION))
     assert files.read("a/1.json") is None
     assert files.create("a/1.json", b"one")
     assert files.create("a/1.json", b"one")  # as after an answer that was lost
@@ -92,7 +94,7 @@ def test_files_of_a_plan(server: BucketServer, root: str, tmp_path: Path) -> Non
 
 def test_missing_bucket_is_one_sentence(server: BucketServer) -> None:
     with pytest.raises(DestinationError, match="the bucket does not exist; create it") as caught:
-        PlanDirectory("s3://nothing/x", server.url, REGION).read()
+        PlanDirectory("s3://nothing/x", BucketAccess(server.url, REGION)).read()
     assert "\n" not in str(caught.value)
 
 
@@ -112,7 +114,9 @@ def test_store_that_ignores_conditions_is_refused() -> None:
         thread = threading.Thread(target=there.serve_forever)
         thread.start()
         try:
-            files = BucketFiles("s3://shards/x", f"http://127.0.0.1:{there.server_port}", REGION)
+            files = BucketFiles(
+                "s3://shards/x", BucketAccess(f"http://127.0.0.1:{there.server_port}", REGION)
+            )
             with pytest.raises(ConfigError, match="ignores conditions"):
                 files.check("lock", b"me")
         finally:
@@ -137,7 +141,7 @@ def owner(root: str, server: BucketServer) -> subprocess.Popen[str]:
 
 def test_one_owner_at_a_time(server: BucketServer, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bucket_lock, "_LOOK_EVERY", 0.1)
-    files = BucketFiles(root, server.url, REGION)
+    files = BucketFiles(root, BucketAccess(server.url, REGION))
     said: list[str] = []
     process = owner(root, server)
     try:
@@ -171,7 +175,7 @@ def test_owner_that_is_gone_is_taken_over(
     monkeypatch.setattr(bucket_lock, "_LOOK_EVERY", 0.05)
     monkeypatch.setattr(bucket_lock, "STALE", 0.5)
     monkeypatch.setattr(bucket_lock, "BEAT", 0.1)
-    files = BucketFiles(root, server.url, REGION)
+    files = BucketFiles(root, BucketAccess(server.url, REGION))
     elsewhere = Owner("token", "elsewhere", "another machine", 1)
     files.write("lock", msgspec.json.encode(elsewhere))
     with BucketLock(files, print) as lock:
@@ -195,7 +199,7 @@ def checked_for(seconds: float, lock: BucketLock) -> None:
 def test_attempt_at_a_slice(server: BucketServer, root: str, tmp_path: Path) -> None:
     dest = tmp_path / "d"
     dest.mkdir()
-    directory = PlanDirectory(root, server.url, REGION)
+    directory = PlanDirectory(root, BucketAccess(server.url, REGION))
     with serving(files=100) as origin:
         config = Config(source=origin.url, output=str(dest), manifest=str(tmp_path / "m.jsonl"))
         plan = Plan("digest", origin.url, str(dest), 1000, 0, id="plan")
@@ -207,12 +211,12 @@ def test_attempt_at_a_slice(server: BucketServer, root: str, tmp_path: Path) -> 
         head = directory.add(Head("00000000", 101, ended=True))
         assert head is not None
         # Another driver that goes on for a moment has other items; it cannot replace these.
-        other = PlanDirectory(root, server.url, REGION)
+        other = PlanDirectory(root, BucketAccess(server.url, REGION))
         writer = other.items_writer("00000000")
         write_items(writer.file, msgspec.msgpack.encode([Item("other")]))
         writer.publish()
         assert other.add(Head("00000000", 1, ended=True)) is None
-        at = PlanAt(root, server.url, REGION)
+        at = PlanAt(root, BucketAccess(server.url, REGION))
         task = SliceTask("00000000", "plan", at, str(tmp_path / "s"), 0.0, head.items)
         encoded = configs.encode(configs.for_slices(config, 1, 0, 0))
         outcome = run_slice(task, encoded, None, "node")

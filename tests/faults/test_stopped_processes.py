@@ -27,6 +27,7 @@ from test_publisher_kills import publisher_pid
 from downloader.cluster.plan import Head, Plan, PlanDirectory
 from downloader.cluster.slicer_process import SlicerProcess
 from downloader.config.config import Config
+from downloader.core.bucket_access import BucketAccess
 from downloader.core.slices import plan_digest
 from downloader.errors import DestinationError
 from downloader.sinks.shards.staging_bucket import StagingBucket
@@ -178,7 +179,7 @@ def test_process_for_a_bucket_that_stops(tmp_path: Path, stops: Callable[..., Pa
     home = tmp_path / "d/.downloader"
     home.mkdir(parents=True)
     before = psutil.Process().children()  # servers that other tests share
-    bucket = StagingBucket("s3://there/x", str(home), "http://127.0.0.1:1", "here", LIMIT)
+    bucket = StagingBucket("s3://there/x", str(home), BucketAccess("http://127.0.0.1:1", "here"), LIMIT)
     with pytest.raises(
         DestinationError, match="its process gave no sign of life for 1 s; killed; run the same"
     ):

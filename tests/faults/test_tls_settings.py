@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+import trustme
 from servers import CLOSE, CUT, Answer, Certificates, Server, Tls, Tunnel, download, listing, ok
 
 from downloader.process.tls_defaults import client_context, secured, server_context
@@ -225,3 +226,23 @@ def test_contexts_are_made_in_one_place() -> None:
                 if opens and "context" not in given and not place.startswith(OTHERS):
                     found.add(place)
     assert found == {AGENT}
+
+
+@pytest.mark.parametrize("lane", ["auto", "requests"])
+@pytest.mark.parametrize("named", ["intermediate", "leaf"])
+def test_what_is_named_is_trusted_though_another_ca_has_signed_it(
+    named: str, lane: str, tmp_path: Path
+) -> None:
+    """As by curl: a CA below another one, or the certificate of the server itself."""
+    below = trustme.CA().create_child_ca()
+    own = below.issue_cert("127.0.0.1")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    own.configure_cert(context)
+    pem = tmp_path / "named.pem"
+    (below.cert_pem if named == "intermediate" else own.cert_chain_pems[0]).write_to_path(str(pem))
+    with Server(files={"a": ok(b"a")}, tls=context) as server:
+        options = (*QUICK, "--cacert", str(pem), "--lane", lane)
+        result = download(server.url, tmp_path / "d", *options)
+        assert result.exit == 0, result.stderr
+        trustme.CA().cert_pem.write_to_path(str(pem))
+        assert download(server.url, tmp_path / "other", *options).exit != 0

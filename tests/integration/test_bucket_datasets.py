@@ -17,6 +17,7 @@ from refusing_bucket import Refusing
 from servers import Request, Step, ok, status
 from servers import Server as HttpServer
 
+from downloader.core.bucket_access import BucketAccess
 from downloader.sinks.shards.staging_bucket import StagingBucket
 
 obstore = pytest.importorskip("obstore")
@@ -74,7 +75,7 @@ def test_a_job_begins_only_where_no_other_dataset_is(
 
 def test_what_may_be_a_dataset(server: BucketServer, tmp_path: Path) -> None:
     store = server.store("look")
-    there = StagingBucket("s3://shards/look", str(tmp_path), server.url, "us-east-1")
+    there = StagingBucket("s3://shards/look", str(tmp_path), BucketAccess(server.url, "us-east-1"))
     assert there.dataset() == ""
     others = ["!a", ".downloader/check", "000/00000.tar", "0001.tar", "readme.txt", "z/00000.tar"]
     others += [f"00000/{number}.jpg" for number in range(1001)]
@@ -101,7 +102,7 @@ def test_names_are_looked_at_where_listing_is_denied(server: BucketServer, tmp_p
         threading.Thread(target=front.serve_forever, daemon=True).start()
         for prefix, found in (("unlisted", "00000_stats.json"), ("nothing", "")):
             url = f"http://127.0.0.1:{front.server_port}"
-            there = StagingBucket(f"s3://shards/{prefix}", str(tmp_path), url, "us-east-1")
+            there = StagingBucket(f"s3://shards/{prefix}", str(tmp_path), BucketAccess(url, "us-east-1"))
             assert there.dataset() == found
         front.shutdown()
 

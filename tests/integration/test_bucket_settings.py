@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from bucket_server import set_credentials
 
+from downloader.core.bucket_access import BucketAccess
 from downloader.errors import ConfigError, DestinationError
 from downloader.sinks.bucket_store import BucketError, open_bucket, translated
 
@@ -42,7 +43,7 @@ def test_what_cannot_be_is_named(option: str, value: str, monkeypatch: pytest.Mo
         monkeypatch.setenv(option, value)
     endpoint, region = (value if option == name else "" for name in ("--endpoint-url", "--region"))
     with pytest.raises(ConfigError) as refused:
-        open_bucket("s3://shards/x", endpoint, region)
+        open_bucket("s3://shards/x", BucketAccess(endpoint, region))
     text = str(refused.value)
     assert text.startswith(f"{option} ")
     assert "\n" not in text
@@ -53,7 +54,10 @@ def test_an_empty_address_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """AWS's own tools take it so; obstore ends in a panic."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "")
-    assert open_bucket("s3://shards/x", "", "us-east-1").config["endpoint"] == "http://127.0.0.1:9"
+    assert (
+        open_bucket("s3://shards/x", BucketAccess(region="us-east-1")).config["endpoint"]
+        == "http://127.0.0.1:9"
+    )
 
 
 def test_a_panic_is_one_line() -> None:

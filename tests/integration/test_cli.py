@@ -110,7 +110,8 @@ def test_help_is_readable(run_downloader: Run) -> None:
         (["http://127.0.0.1:1", "-o", "d", "-H", f"X-A: {SECRET}\r\nB: c"], "has a line break or NUL"),
         (["http://127.0.0.1:1", "-o", "d", "-H", f"X A: {SECRET}"], "not a header's name"),
         (["http://127.0.0.1:1", "-o", "d", "-H", f"X-A: {SECRET}\u2013"], "not Latin-1"),
-        (["http://127.0.0.1:1", "-o", "d", "--proxy", "socks5://h:1"], "not the URL of an HTTP proxy"),
+        (["http://127.0.0.1:1", "-o", "d", "--proxy", "socks5://h:1"], "SOCKS is not supported"),
+        (["http://127.0.0.1:1", "-o", "d", "--proxy", "ftp://h:1"], "not the URL of an HTTP proxy"),
         (
             ["http://127.0.0.1:1", "-o", "d", "--cacert", "nope.pem"],
             "--cacert nope.pem cannot be read (No such file or directory)",
@@ -449,3 +450,14 @@ def test_current_directory_that_was_removed(tmp_path: Path) -> None:
             )
             assert done.returncode == code, done.stderr
             assert code == 0 or "the current directory cannot be found" in complaint(done)
+
+
+@pytest.mark.parametrize("name", ["all_proxy", "ALL_PROXY", "https_proxy"])
+def test_a_variable_that_has_no_http_proxy_is_named(name: str, run_downloader: Run, tmp_path: Path) -> None:
+    argv = ("http://127.0.0.1:1", "-o", tmp_path / "d", "--proxy", "env")
+    done = run_downloader(*argv, env={name: f"socks5://me:{SECRET}@127.0.0.1:1080"})
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert f"--proxy env: the variable {name}: socks5://" in line
+    assert "SOCKS is not supported; give an HTTP proxy" in line
+    assert SECRET not in line

@@ -24,6 +24,7 @@ from servers import Server as HttpServer
 from servers import ok, status
 from shard_parts import Shards, examples, failed, publishing
 
+from downloader.core.bucket_access import BucketAccess
 from downloader.errors import DestinationError
 from downloader.files.directory import open_home
 from downloader.sinks.shards.indexes import write_indexes
@@ -42,7 +43,7 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def in_bucket(server: BucketServer, prefix: str, home: Path, **options: Any) -> Shards:
     root = f"s3://shards/{prefix}"
-    return Shards(home, **{"root": root, "endpoint_url": server.url, "region": "us-east-1", **options})
+    return Shards(home, **{"root": root, "access": BucketAccess(server.url, "us-east-1"), **options})
 
 
 @pytest.mark.parametrize(
@@ -66,7 +67,9 @@ def test_bucket_has_what_a_directory_would_have(
     assert server.log.read_bytes() == before
     shards.publisher.publish(shards.job(2, [], [failed(2, 0)]))
     shards.publisher.close()
-    write_indexes(f"s3://shards/{prefix}", open_home(shards.home), [1, 2], server.url, "us-east-1")
+    write_indexes(
+        f"s3://shards/{prefix}", open_home(shards.home), [1, 2], BucketAccess(server.url, "us-east-1")
+    )
     files = {path.name: path.read_bytes() for path in there.root.iterdir() if path.is_file()}
     assert server.objects(prefix) == files
     assert {name.partition("/")[2] for name in shards.names()} == {
@@ -132,7 +135,7 @@ def test_refusal_is_one_sentence(
         json.dumps({"files": [{"name": "00001.tar", "md5": "", "samples": 1, "size": 1}]})
     )
     with pytest.raises(DestinationError, match=rf"^cannot write the indexes of {root}: {why}"):
-        write_indexes(root, open_home(shards.home), [1], server.url)
+        write_indexes(root, open_home(shards.home), [1], BucketAccess(server.url))
 
 
 def test_missing_credentials_are_named(
@@ -249,7 +252,9 @@ def test_verify_finds_damage_in_a_bucket(
         def found() -> Verified:
             shutil.rmtree(tmp_path / "copy", ignore_errors=True)
             shutil.copytree(journal, tmp_path / "copy")
-            return verify(f"s3://shards/{prefix}", True, str(tmp_path / "copy"), server.url, "us-east-1")
+            return verify(
+                f"s3://shards/{prefix}", True, str(tmp_path / "copy"), BucketAccess(server.url, "us-east-1")
+            )
 
         assert found().exit_code == 0
         missed = []

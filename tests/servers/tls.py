@@ -30,6 +30,11 @@ class Certificates:
         self.ca = directory / "ca.pem"
         self._ca.cert_pem.write_to_path(str(self.ca))
 
+    def pem(self, path: Path) -> Path:
+        """Write key and certificate of a server at 127.0.0.1 to ``path``, and return that."""
+        self._ca.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(path))
+        return path
+
     def context(self, kind: Tls = Tls.GOOD, hosts: Iterable[str] = ("127.0.0.1",)) -> ssl.SSLContext:
         """Return a context for a server at ``hosts``."""
         ca = trustme.CA() if kind is Tls.UNKNOWN_CA else self._ca

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from downloader.config.config import Config
+from downloader.core.bucket_access import NO_OPTIONS
 from downloader.core.bucket_place import bucket_and_prefix, endpoint_problem, is_bucket, place
 from downloader.errors import ConfigError
 from downloader.sinks.bucket_store import open_bucket
@@ -75,7 +76,7 @@ def test_a_prefix_that_no_client_takes_is_refused(prefix: str, says: str) -> Non
             Config(source="http://127.0.0.1:9/", store="tar", **given)  # type: ignore[arg-type]
     pytest.importorskip("obstore")
     with pytest.raises(ConfigError, match=says):
-        open_bucket(f"s3://bkt/{prefix}", "", "")
+        open_bucket(f"s3://bkt/{prefix}", NO_OPTIONS)
 
 
 def test_slashes_at_the_ends_of_a_prefix_and_odd_names_are_fine() -> None:

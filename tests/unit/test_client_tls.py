@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from downloader.http.client_tls import as_file
+from downloader.files.memory_file import as_file
 
 
 @pytest.mark.parametrize("has", ["memory", "temporary files"])

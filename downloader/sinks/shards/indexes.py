@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from downloader.core.bucket_access import NO_OPTIONS, BucketAccess
 from downloader.core.bucket_place import is_bucket
 from downloader.core.file_errors import advice
 from downloader.core.frames import pack
@@ -124,8 +125,7 @@ def write_indexes(
     root: str,
     home: Directory,
     shards: Iterable[int],
-    endpoint_url: str = "",
-    region: str = "",
+    access: BucketAccess = NO_OPTIONS,
     *,
     existing: str = "replace",
     stall_timeout: float = STALL_TIMEOUT,
@@ -166,8 +166,7 @@ def write_indexes(
         files,
         root,
         home,
-        endpoint_url,
-        region,
+        access,
         existing=existing,
         stall_timeout=stall_timeout,
         stats=list(published.stats),
@@ -274,8 +273,7 @@ def write_indexes_of(
     files: list[FileStats],
     root: str,
     home: Directory,
-    endpoint_url: str = "",
-    region: str = "",
+    access: BucketAccess = NO_OPTIONS,
     *,
     existing: str = "replace",
     stall_timeout: float = STALL_TIMEOUT,
@@ -294,11 +292,7 @@ def write_indexes_of(
             target = home if bucket else opened.enter_context(open_directory(root))
             for name, lines in ((INDEX, index_lines(files)), (SIZES, sizes_lines(files))):
                 replaced += _write(target, name, lines, None if bucket else home, existing)
-        failure = (
-            _put(bucket_settings(root, str(home), endpoint_url, region, stall_timeout), stats)
-            if bucket
-            else ""
-        )
+        failure = _put(bucket_settings(root, str(home), access, stall_timeout), stats) if bucket else ""
     except OSError as error:
         failure = advice(error)
     if failure:

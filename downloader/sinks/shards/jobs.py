@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import msgspec
 
+from downloader.core.bucket_access import NO_OPTIONS, BucketAccess
+
 __all__ = [
     "METADATA",
     "FailedItem",
@@ -44,7 +46,7 @@ class PublisherSettings(msgspec.Struct, frozen=True):
     ``root``: where shards are published, a directory or ``s3://BUCKET/PREFIX``. ``home``: the directory of
     the tool's own files, on the same machine. ``store``: tar or parquet. ``compression``: none, gz or zst.
     ``max_size``: --shard-size, in bytes. ``reproducible``: samples are in the order of their keys, with
-    times of 0. ``endpoint_url``, ``region``: of the bucket; where "", those of the environment.
+    times of 0. ``access``: to a bucket.
     ``hashed``: shards have an MD5. ``stall_timeout``: see ``Config``. ``existing``: see --existing.
     """
 
@@ -54,16 +56,13 @@ class PublisherSettings(msgspec.Struct, frozen=True):
     compression: str
     max_size: int
     reproducible: bool
-    endpoint_url: str = ""
-    region: str = ""
+    access: BucketAccess = NO_OPTIONS
     hashed: bool = True
     stall_timeout: float = 30.0
     existing: str = "replace"
 
 
-def bucket_settings(
-    root: str, home: str, endpoint_url: str, region: str, stall_timeout: float
-) -> PublisherSettings:
+def bucket_settings(root: str, home: str, access: BucketAccess, stall_timeout: float) -> PublisherSettings:
     """Return the settings of a process that works on the bucket ``root`` and publishes no shard."""
     return PublisherSettings(
         root=root,
@@ -72,8 +71,7 @@ def bucket_settings(
         compression="none",
         max_size=0,
         reproducible=False,
-        endpoint_url=endpoint_url,
-        region=region,
+        access=access,
         stall_timeout=stall_timeout,
     )
 

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
+from downloader.core.bucket_access import BucketAccess
 from downloader.core.bucket_place import is_bucket
 from downloader.errors import DestinationError
 from downloader.files.directory import Directory, open_directory, open_regular
@@ -35,9 +36,9 @@ class PublishedFiles(Protocol):
         """Return the stats of ``shard``, None if there are none or damaged ones."""
 
 
-def open_published(root: str, home: Directory | None, endpoint_url: str, region: str) -> PublishedFiles:
+def open_published(root: str, home: Directory | None, access: BucketAccess) -> PublishedFiles:
     """Return the files below ``root``, a directory or ``s3://…``; ``home``: of the tool's own files."""
-    return BucketFiles(root, home, endpoint_url, region) if is_bucket(root) else DirectoryFiles(Path(root))
+    return BucketFiles(root, home, access) if is_bucket(root) else DirectoryFiles(Path(root))
 
 
 class DirectoryFiles:
@@ -63,11 +64,11 @@ class BucketFiles:
     The names are listed once. Copies of the stats are in ``home``.
     """
 
-    def __init__(self, root: str, home: Directory | None, endpoint_url: str, region: str) -> None:
+    def __init__(self, root: str, home: Directory | None, access: BucketAccess) -> None:
         self._root = root
         self._home = home
         try:
-            self._store = open_bucket(root, endpoint_url, region)
+            self._store = open_bucket(root, access)
         except BucketError as error:
             raise DestinationError(f"{root}: {error}") from error
         self._names: frozenset[str] | None = None

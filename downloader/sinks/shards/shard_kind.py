@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # the command line loads every kind, for its help
     from collections.abc import Callable, Sequence
 
     from downloader.config.config import Config
+    from downloader.core.bucket_access import BucketAccess
     from downloader.core.ownership import Rules
     from downloader.files.directory import Directory
     from downloader.sinks.shards.inspecting import ShardInspector
@@ -174,13 +175,11 @@ class ShardKind:
         indexed = Indexed(home, Path(home) if config.is_bucket else Path(config.output))
         if indexed.has(len(shards)):
             return 0
-        endpoint_url, region = config.store_option("endpoint_url"), config.store_option("region")
         replaced = write_indexes(
             config.output,
             home,
             shards,
-            endpoint_url,
-            region,
+            config.bucket_access,
             existing=config.existing,
             stall_timeout=config.stall_timeout,
         )
@@ -202,8 +201,7 @@ class ShardKind:
             compression=options.compression,
             max_size=options.size,
             reproducible=options.reproducible,
-            endpoint_url=config.store_option("endpoint_url"),
-            region=config.store_option("region"),
+            access=config.bucket_access,
             hashed=options.hashed,
             stall_timeout=config.stall_timeout,
             # An attempt at a slice has a directory of its own; what is in DEST is looked at later.
@@ -230,9 +228,7 @@ class ShardKind:
         """Return a function that reads the shard of an item below ``root``."""
         return self._inspector(root, identity)
 
-    def comparison(
-        self, root: str, identity: str, home: Directory, endpoint_url: str, region: str
-    ) -> Comparison:
+    def comparison(self, root: str, identity: str, home: Directory, access: BucketAccess) -> Comparison:
         """See ``sinks.sink.Compares``."""
         import msgspec
 
@@ -240,7 +236,7 @@ class ShardKind:
         from downloader.sinks.shards.places import open_published
 
         options = msgspec.json.decode(identity, type=ShardOptions)
-        files = open_published(root, home, endpoint_url, region)
+        files = open_published(root, home, access)
         return JobComparison(files, self.name, options, home, root)
 
     def _inspector(self, root: Path, identity: str) -> ShardInspector:
@@ -263,6 +259,5 @@ def _dataset_in_bucket(config: Config) -> str:
     """Return a name in the bucket that an object of a dataset may have, "" if there is none."""
     from downloader.sinks.shards.staging_bucket import StagingBucket
 
-    endpoint_url, region = config.store_option("endpoint_url"), config.store_option("region")
     with tempfile.TemporaryDirectory(prefix="downloader-") as home:  # there may be no journal yet
-        return StagingBucket(config.output, home, endpoint_url, region, config.stall_timeout).dataset()
+        return StagingBucket(config.output, home, config.bucket_access, config.stall_timeout).dataset()

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from downloader.core.bucket_access import BucketAccess
 from downloader.core.frames import pack
 from downloader.errors import ConfigError, DestinationError
 from downloader.process import isolation
@@ -50,14 +51,13 @@ class StagingBucket:
         self,
         root: str,
         home: str,
-        endpoint_url: str,
-        region: str,
+        access: BucketAccess,
         stall_timeout: float = STALL_TIMEOUT,
         existing: str = "replace",
     ) -> None:
         self._root = root
         self._existing = existing
-        self._settings = bucket_settings(root, home, endpoint_url, region, stall_timeout)
+        self._settings = bucket_settings(root, home, access, stall_timeout)
 
     def names(self) -> list[str]:
         return self._ask(BucketTask("list")).names

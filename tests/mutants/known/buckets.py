@@ -10,9 +10,18 @@ PLACES = "tests/unit/test_bucket_place.py::"
 BUCKET = "tests/integration/test_bucket_datasets.py::"
 INDEXES = "tests/integration/test_shard_indexes.py::"
 SETTINGS = "tests/integration/test_bucket_settings.py::"
+ACCESS = "tests/integration/test_bucket_access.py::"
 MANIFEST = "tests/integration/test_bucket_manifest.py::"
 
 KNOWN = (
+    Mutant(
+        "a bucket is reached as the environment says",
+        "proxies and CAs of the environment are used for a bucket, though nobody asked for them",
+        "_environment",
+        "{name: os.environ.pop(name) for name in _AMBIENT if name in os.environ}",
+        "{}",
+        (f"{ACCESS}test_trust_is_what_the_options_say",),
+    ),
     Mutant(
         "prefix that no client takes",
         "-o s3://BUCKET/a//b ends with 4 when its first shard is whole, at each resume",

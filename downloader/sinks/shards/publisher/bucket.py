@@ -44,7 +44,7 @@ class Bucket:
         self.home = open_home(Path(settings.home))
         (self.home / STATS).make_directory()
         self.root = settings.root
-        self.store = open_bucket(settings.root, settings.endpoint_url, settings.region)
+        self.store = open_bucket(settings.root, settings.access)
 
     def temporary(self, name: str) -> Entry:
         return self.home / f"{PUBLISHING}{name}"
