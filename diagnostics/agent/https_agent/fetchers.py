@@ -364,8 +364,8 @@ class Connecting(object):
             self.sharing = sharing.judged(alike, alone)
             self._measured = next(each for each in clients if each.sighting is alike[0])
         codes = set().union(*[each.sighting.codes for each in clients])  # type: Set[Any]
-        one = self._measured.sighting
-        waits = [turns.wait(place, codes, one.code, one.variables) for place in rest]
+        variables = self._measured.sighting.variables
+        waits = [turns.wait(place, codes, variables) for place in rest]
         self.waits = [each for each in waits if each is not None]
         return [each.sighting for each in seen if any(each.sighting is other for other in alike)]
 

@@ -15,6 +15,7 @@ from . import frames, https_inspection, turns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from types import CodeType
     from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 MANY = 1000  # one for each greenlet
@@ -47,12 +48,18 @@ class Sighting(object):
         own = turns.user_frame(frame)
         self.code = own.f_code if own is not None else None
         self.codes = turns.codes_of(frame)
-        self.variables = set()  # type: Set[str]  # that have the client
-        if own is not None and own.f_code.co_flags & OPTIMIZED:
-            clients = list(self.levels.values())
-            for name, value in own.f_locals.items():
-                if any(value is each for each in clients):
-                    self.variables.add(name)
+        self.variables = {}  # type: Dict[CodeType, Set[str]]  # of the user's functions, that have the client
+        clients = list(self.levels.values())
+        while frame is not None:
+            if frame.f_code in self.codes and frame.f_code.co_flags & OPTIMIZED:
+                names = [
+                    name
+                    for name, value in list(frame.f_locals.items())
+                    if any(value is each for each in clients)
+                ]
+                if names:
+                    self.variables.setdefault(frame.f_code, set()).update(names)
+            frame = frame.f_back
         self.connects = connects
 
     def shares(self, name, other):

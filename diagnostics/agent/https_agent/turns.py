@@ -117,28 +117,28 @@ def _waiting_in(own, depth=0):
     return found
 
 
-def wait(place, codes, code, variables):
-    # type: (Place, Set[CodeType], Optional[CodeType], Set[str]) -> Optional[Wait]
+def wait(place, codes, variables):
+    # type: (Place, Set[CodeType], Dict[CodeType, Set[str]]) -> Optional[Wait]
     """Return how the greenlet at ``place`` waits, None if not for what another one gives.
 
-    ``codes``: the user's, on the stacks of those that have a client; ``code``: of them, the one whose
-    ``variables`` have it.
+    ``codes``: the user's, on the stacks of those that have a client; ``variables``: which of them have the
+    one that is measured.
     """
     outer = user_frame(place.frame)
     if outer is None or place.connects or place.greenlet.parent is None:
         return None
     kind = _kind(place, outer)
     turn = kind == LOCK and bool(codes & codes_of(outer))
-    lent = kind == QUEUE and _lacks(outer, code, variables)
+    lent = kind == QUEUE and _lacks(outer, variables)
     return Wait(place.greenlet, kind, outer, turn, lent) if kind else None
 
 
-def _lacks(frame, code, variables):
-    # type: (Any, Optional[CodeType], Set[str]) -> bool
-    """Return whether none of ``variables`` is set where ``code`` is executed on the stack of ``frame``."""
+def _lacks(frame, variables):
+    # type: (Any, Dict[CodeType, Set[str]]) -> bool
+    """Return whether a function is on the stack of ``frame`` of whose ``variables`` none is set."""
     while frame is not None:
-        if frame.f_code is code:
-            return bool(variables) and not variables & set(frame.f_locals)
+        if frame.f_code in variables:
+            return not variables[frame.f_code] & set(frame.f_locals)
         frame = frame.f_back
     return False
 
