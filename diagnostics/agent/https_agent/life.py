@@ -114,12 +114,14 @@ class Agent(object):
     def measure(self, fetch, name):
         # type: (Optional[Fetch], str) -> None
         """Probe with ``fetch``, or with a general one if that is None, and report."""
-        foreign = [] if fetch is not None else fetchers.foreign()
+        general = fetch is None
+        foreign = fetchers.foreign() if general else []
         try:
             how, name = (fetch, name) if fetch is not None else fetchers.general(self.options())
         except fetchers.Unusable as error:
             self.failed("set-up", str(error))
             return
+        unseen = general and not foreign and not self._connected and "command" in self.spec["target"]
         spec = dict(self.spec, name=name)
         recorder.look()
         before = facts.collect()
@@ -128,6 +130,7 @@ class Agent(object):
             # type: (Dict[str, Any]) -> None
             result["foreign"] = foreign
             result["unlike"] = self._unlike
+            result["unseen"] = unseen
             result["made"] = self._made
             if self._sharing is not None:
                 result["sharing"] = vars(self._sharing)
