@@ -89,7 +89,7 @@ def places(arrived, besides):
         if issubclass(own, kind):
             if not any(each is other for other in besides) and not each.dead:
                 found.append(each)
-        elif str(own.__module__).startswith("gevent.") and own.__name__.endswith(_names()):
+        elif str(getattr(own, "__module__", "")).startswith("gevent.") and own.__name__.endswith(_names()):
             inside.update((number, own.__name__) for number in _waiting_in(each))
     seen = [
         Place(each, any(each is other for other in arrived), inside.get(id(each), "")) for each in found

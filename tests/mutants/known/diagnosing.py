@@ -136,9 +136,9 @@ KNOWN = (
     Mutant(
         "a login under a lock is a turn",
         "a healthy program that logs in once under a lock has no verdict",
-        "Connecting.look_again",
-        "turns.held(before, rest, moved, ended, shares, len(using))",
-        "before",
+        "Connecting.may_take_turns",
+        "turns.stand(self.sharing.using, self.waits)",
+        "False",
         (f"{SCENARIO}[turns_around_requests/login]",),
     ),
     Mutant(
