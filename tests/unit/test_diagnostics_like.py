@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -309,3 +310,24 @@ def test_error_that_the_probe_provokes_is_no_verdict(
     case = Case(question, Observation(result, {}, facts), judgement)
     assert bool(no_verdict(case, "unexplained")) == provoked
     assert no_verdict(case, "patched-too-late") == ""
+
+
+def test_place_of_a_pool_is_where_it_was_made_and_of_several_none_is_guessed(tmp_path: Path) -> None:
+    app = tmp_path / "app.py"
+    app.write_text(
+        "payments = HTTPAdapter(pool_block=True)\n"
+        "images = HTTPAdapter(\n    pool_maxsize=1,\n    pool_block=True,\n)\n"
+        "other = HTTPAdapter(**OPTIONS)\n"
+    )
+    pattern = r"\bpool_block\s*=\s*True"
+
+    def lines(*made: int) -> list[int]:
+        result = {"rounds": [], "parked": [], "held": [], "made": [(str(app), each, "") for each in made]}
+        facts = {"patched": {}, "own_files": [str(app)], "started": str(tmp_path)}
+        judgement = Judgement("serialized", 0.1, 0.2, 0.0, 0.0, 0.0)
+        question = Question(Target(command=("python", "app.py")))
+        case = Case(question, Observation(result, {}, facts), judgement)
+        return [each[1] for each in case.pool_lines([pattern])]
+
+    assert (lines(1), lines(2), lines(6)) == ([1], [4], [6])
+    assert lines() == [1, 4]
