@@ -44,18 +44,18 @@ def unlike(case: Case, cause: str) -> str:
     of theirs. What the program does around its calls is not measured at all.
     """
     sharing = case.observation.result.get("sharing") or {"evidence": "", "seen": 0, "waiting": []}
-    seen, held = sharing["seen"], sharing["waiting"]
+    seen, held, using = sharing["seen"], sharing["waiting"], sharing.get("using", 0)
     verdict = case.judgement.verdict
     if verdict == "serialized" and sharing["evidence"] == "own" and cause in _TURNS:
         return (
             f"no verdict: {seen} greenlets were seen at once, each with a client of its own, and copies"
             f" of it wait for each other: they share what the clients do not; {_ADVICE}"
         )
-    through = (seen + len(held)) / max(1, seen)
-    if verdict == "concurrent" and len(held) >= _SOME and through >= least_slope(seen + len(held)):
+    through = (using + len(held)) / max(1, using)
+    if verdict == "concurrent" and len(held) >= _SOME and through >= least_slope(using + len(held)):
         return (
             f"no verdict: through the client HTTPS is concurrent, but {len(held)} greenlets waited at"
-            f" {case.where(held[0])} while {seen} used one; {_ADVICE}"
+            f" {case.where(held[0])} while {using} used one; {_ADVICE}"
         )
     return ""
 

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
 from diagnostics.model import Observation, Question
-from diagnostics.source_places import Spot, absolute, is_own, line_of, short, source_line, where
+from diagnostics.source_places import (
+    Spot,
+    absolute,
+    is_own,
+    line_of,
+    lines_of,
+    short,
+    source_line,
+    statement_at,
+    where,
+)
 from diagnostics.verdict import Judgement, waited
 
 __all__ = ["Case"]
@@ -95,6 +105,26 @@ class Case:
     def own_line(self, pattern: str) -> Spot | None:
         """Return the first line in the user's own files that matches ``pattern``."""
         return line_of(self.facts.get("own_files", []), pattern, self.facts)
+
+    def pool_lines(self, patterns: Iterable[str]) -> list[Spot]:
+        """Return the line that makes the pool that was measured; several where it may be any of them.
+
+        ``patterns``: of what makes a pool let only some through, the likeliest first.
+        """
+        matching = [list(lines_of(self.facts.get("own_files", []), each, self.facts)) for each in patterns]
+        made: list[Spot] = self.observation.result.get("made") or []
+        for lines in matching:
+            for spot in made:
+                first, last, _ = statement_at(spot, self.facts)
+                within = [
+                    each
+                    for each in lines
+                    if self.file(each) == self.file(spot)
+                    and (each[1] == spot[1] or first <= each[1] <= last)
+                ]
+                if within:
+                    return within[:1]
+        return made[:1] or next(filter(None, matching), [])
 
     @cached_property
     def subject(self) -> Spot | None:

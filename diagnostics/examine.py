@@ -108,6 +108,11 @@ def diagnose(
     if unlike := seen.result.get("unlike"):
         name, at = seen.result.get("name"), case.where(unlike)
         notes.append(f"measured was {name}: the client at {at} is none that can be copied; name --app")
+    if seen.result.get("unseen"):
+        notes.append(
+            f"the program has tried no HTTPS connection: measured was {seen.result.get('name')};"
+            " name a fetch of it with --app"
+        )
     notes += filter(None, [both_ways.shown(seen)])
     held = [_shown(case, each) for each in case.held[:5]]
     return Diagnosis(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from diagnostics.evidence import Case
-from diagnostics.predicates import Found
-from diagnostics.waits import asleep, queued
+from diagnostics.predicates import Found, pool_place
+from diagnostics.waits import asleep, in_pool, queued
 
 __all__ = ["no_request", "rate_limit", "small_pool", "time_elsewhere"]
 
@@ -28,8 +28,9 @@ def small_pool(case: Case) -> Found | None:
     parked = queued(case.observation.result, case.question.requests, case.judgement.concurrency)
     if parked is None:
         return None
-    at = case.where(case.own_frame(parked["stack"]))
-    return Found(at, [f"{parked['most']} greenlets waited at once at {at}", case.served_line()])
+    waits = case.where(case.own_frame(parked["stack"]))
+    at = pool_place(case, parked["stack"]) if in_pool(parked["stack"]) else waits
+    return Found(at, [f"{parked['most']} greenlets waited at once at {waits}", case.served_line()])
 
 
 def time_elsewhere(case: Case) -> Found | None:

@@ -7,6 +7,7 @@ order.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from diagnostics.evidence import Case
@@ -226,18 +227,24 @@ def _hub_was_held(case: Case) -> bool:
     return case.judgement.blocked + case.judgement.busy > case.lasted / 3
 
 
+def pool_place(case: Case, stack: Sequence[Spot]) -> str:
+    """Return where the pool is made in which ``stack`` waits, else where it waits."""
+    made = case.pool_lines(pool_made(stack))
+    return case.where(made[0] if len(made) == 1 else case.own_frame(stack))
+
+
 def pool_of_one(case: Case) -> Found | None:
     if _hub_was_held(case):
         return None
     parked = case.parked_in(in_pool)
     if parked is None:
         return None
-    made = next(filter(None, map(case.own_line, pool_made(parked["stack"]))), None)
-    at = case.where(made or case.own_frame(parked["stack"]))
+    made = case.pool_lines(pool_made(parked["stack"]))
     return Found(
-        at,
+        pool_place(case, parked["stack"]),
         [
             f"{parked['most']} greenlets waited at once for a connection of a pool",
+            f"it is one of those made at {', '.join(map(case.where, made))}" if len(made) > 1 else "",
             _at(case, parked),
             case.served_line(),
         ],

@@ -231,7 +231,8 @@ def _unblock(case: Case) -> list[Plan]:
     parked = case.parked_in(in_pool)
     plans = []
     for name in blocking_arguments(parked["stack"] if parked is not None else ()):
-        spot = case.own_line(rf"\b{name}\s*=\s*True")
+        found = case.pool_lines([rf"\b{name}\s*=\s*True"])
+        spot = found[0] if len(found) == 1 and re.search(rf"\b{name}\b", case.text(found[0])) else None
         first, last, _ = source_places.statement_at(spot, case.facts) if spot else (0, 0, 0)
         if spot and first:
             place = {"place": "argument", "file": spot[0], "name": name, "number": first, "last": last}

@@ -8,7 +8,7 @@ import os
 import re
 import tokenize
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from downloader.core.redact import redact
@@ -194,7 +194,12 @@ def source_line(spot: Spot, facts: dict[str, Any]) -> str:
 
 
 def line_of(files: Iterable[str], pattern: str, facts: dict[str, Any]) -> Spot | None:
-    """Return the first line of code in ``files`` that matches ``pattern``; None if none does.
+    """Return the first line of code in ``files`` that matches ``pattern``; None if none does."""
+    return next(lines_of(files, pattern, facts), None)
+
+
+def lines_of(files: Iterable[str], pattern: str, facts: dict[str, Any]) -> Iterator[Spot]:
+    """Yield the lines of code in ``files`` that match ``pattern``.
 
     Comments, and strings of several lines, are no code.
     """
@@ -206,8 +211,7 @@ def line_of(files: Iterable[str], pattern: str, facts: dict[str, Any]) -> Spot |
             code = _code(text)
             for number in numbers:
                 if re.search(pattern, code.get(number, "") if code is not None else lines[number - 1]):
-                    return (file, number, "")
-    return None
+                    yield (file, number, "")
 
 
 def _code(text: str) -> dict[int, str] | None:

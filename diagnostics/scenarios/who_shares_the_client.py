@@ -173,6 +173,6 @@ RUNS = [
     {
         "name": "queue",
         "COMMAND": ["python", "who_shares_the_client.py", "queue"],
-        "EXPECT": {"verdict": "none", "error": "*9 greenlets waited at who_shares_the_client.py:*"},
+        "EXPECT": {"verdict": "none", "error": "*8 greenlets waited at who_shares_the_client.py:*"},
     },
 ]

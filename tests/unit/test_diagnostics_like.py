@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
 import urllib3
-from gevent.lock import RLock
+from gevent.lock import RLock, Semaphore
 from requests.adapters import HTTPAdapter
 
 from diagnostics.agent.https_agent import like, sharing
@@ -107,7 +109,7 @@ def seen(session: Any, connects: bool = True, **levels: Any) -> sharing.Sighting
 
 
 def verdict(*found: sharing.Sighting) -> tuple[int, bool, str]:
-    known = sharing.judged(found[0], list(found[1:]))
+    known = sharing.judged(sharing.alike(list(found)))
     return known.many, known.own, known.evidence
 
 
@@ -125,7 +127,20 @@ def test_greenlets_that_wait_for_one_pool_lock_or_session_share_it() -> None:
     assert verdict(seen(sessions[0], pool=pool), seen(sessions[0], False)) == (1, False, sharing.SHARED)
     for each in sessions:
         each.lock = lock  # type: ignore[attr-defined]
-    assert verdict(*(seen(each, pool=object()) for each in sessions)) == (1, False, sharing.SHARED)
+    lock.acquire()
+    waiting = [seen(each, each is sessions[0], pool=object()) for each in sessions]
+    assert verdict(*waiting) == (1, False, sharing.SHARED)
+
+
+@pytest.mark.parametrize("lock", [threading.Lock(), RLock(), threading.BoundedSemaphore(20), Semaphore(0)])
+def test_lock_that_nobody_waits_for_or_that_lets_several_through_is_none_of_the_requests(
+    lock: Any,
+) -> None:
+    sessions = [requests.Session() for _ in range(4)]
+    for each in sessions:
+        each.stats_lock = lock  # type: ignore[attr-defined]
+    found = [seen(each, pool=object()) for each in sessions]
+    assert verdict(*found) == (sharing.MANY, True, sharing.OWN)
 
 
 def test_greenlets_that_take_turns_at_several_clients_have_as_many() -> None:
@@ -135,17 +150,37 @@ def test_greenlets_that_take_turns_at_several_clients_have_as_many() -> None:
     assert verdict(*(seen(each) for each in [sessions[0], *[sessions[1]] * 4])) == (
         1,
         False,
+        sharing.SHARED,
+    )
+    assert verdict(*(seen(each) for each in [sessions[0], sessions[1], sessions[1], sessions[2]])) == (
+        1,
+        False,
         sharing.UNCLEAR,
     )
 
 
-def test_client_of_another_function_is_no_evidence() -> None:
-    def other() -> sharing.Sighting:
-        return seen(requests.Session())
+def of_another_function(session: Any, connects: bool = True, **levels: Any) -> sharing.Sighting:
+    found = sharing.Sighting({"session": session, **levels}, sys._getframe(), connects)
+    found.code = of_another_function.__code__
+    return found
 
-    first, second = seen(requests.Session()), seen(requests.Session())
-    second.code = other.__code__
+
+def test_client_of_another_function_is_no_evidence() -> None:
+    first, second = seen(requests.Session()), of_another_function(requests.Session())
     assert verdict(first, second) == (1, False, sharing.UNCLEAR)
+
+
+def test_first_that_connects_is_not_measured_where_most_do_something_else() -> None:
+    heartbeat, shared = seen(KNOWN.client, pool=object()), requests.Session()
+    own = [of_another_function(requests.Session(), pool=object()) for _ in range(4)]
+    assert verdict(heartbeat, *own) == (sharing.MANY, True, sharing.OWN)
+    narrow = [of_another_function(shared, number == 2, pool=shared) for number in range(4)]
+    assert verdict(heartbeat, *narrow) == (1, False, sharing.SHARED)
+    assert sharing.alike([heartbeat, *narrow])[0] is narrow[2]
+    # One that is made for each request is measured as such, and none is that is made for a heartbeat.
+    plain = sharing.Sighting({}, sys._getframe(), True)
+    assert verdict(plain, *narrow) == (1, False, sharing.SHARED)
+    assert sharing.alike([plain, *narrow])[0] is narrow[2]
 
 
 class Worker:
@@ -163,6 +198,8 @@ def test_client_that_a_module_knows_is_shared(monkeypatch: pytest.MonkeyPatch) -
     shared = (1, False, sharing.SHARED)
     assert verdict(seen(KNOWN.client)) == shared
     assert verdict(seen(CLOSURE.__closure__[0].cell_contents)) == shared
+    # Another greenlet may have one of its own.
+    assert sharing.judged([seen(KNOWN.client)], alone=False).evidence == sharing.UNCLEAR
     KEPT.append(requests.Session())  # it may be the first of several
     try:
         assert verdict(seen(KEPT[0])) == (1, False, sharing.UNCLEAR)
@@ -273,3 +310,24 @@ def test_error_that_the_probe_provokes_is_no_verdict(
     case = Case(question, Observation(result, {}, facts), judgement)
     assert bool(no_verdict(case, "unexplained")) == provoked
     assert no_verdict(case, "patched-too-late") == ""
+
+
+def test_place_of_a_pool_is_where_it_was_made_and_of_several_none_is_guessed(tmp_path: Path) -> None:
+    app = tmp_path / "app.py"
+    app.write_text(
+        "payments = HTTPAdapter(pool_block=True)\n"
+        "images = HTTPAdapter(\n    pool_maxsize=1,\n    pool_block=True,\n)\n"
+        "other = HTTPAdapter(**OPTIONS)\n"
+    )
+    pattern = r"\bpool_block\s*=\s*True"
+
+    def lines(*made: int) -> list[int]:
+        result = {"rounds": [], "parked": [], "held": [], "made": [(str(app), each, "") for each in made]}
+        facts = {"patched": {}, "own_files": [str(app)], "started": str(tmp_path)}
+        judgement = Judgement("serialized", 0.1, 0.2, 0.0, 0.0, 0.0)
+        question = Question(Target(command=("python", "app.py")))
+        case = Case(question, Observation(result, {}, facts), judgement)
+        return [each[1] for each in case.pool_lines([pattern])]
+
+    assert (lines(1), lines(2), lines(6)) == ([1], [4], [6])
+    assert lines() == [1, 4]

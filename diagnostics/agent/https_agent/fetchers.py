@@ -4,13 +4,13 @@ import copy
 import importlib
 import sys
 
-from . import frames, https_inspection, like, others, sharing
+from . import frames, https_inspection, like, others, sharing, turns
 from .recorder import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
-    from typing import Any, Callable, Dict, List, Optional, Tuple
+    from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
     Fetch = Callable[[str], Any]
 
@@ -281,36 +281,108 @@ def of_connection(frame, options):
     return _of(seen, other, options)
 
 
+class _Client(object):
+    """The client of one greenlet, of which there may be none in its stack."""
+
+    def __init__(self, frame, connects):
+        # type: (Optional[FrameType], bool) -> None
+        self.seen, self.other = _client(frame)
+        levels = self.seen.levels(self.other)
+        self.is_there = connects or self.seen.plain or any(each is not None for each in levels.values())
+        try:
+            self.sighting = sharing.Sighting(levels, frame, connects)
+        except Exception:  # what the application's objects raise; its own request must not fail of it
+            self.sighting = sharing.Sighting({}, frame, connects)
+
+    def has_of(self, other):
+        # type: (_Client) -> bool
+        """Return whether the two have anything in common."""
+        return self.sighting.has_of(other.sighting)
+
+
 class Connecting(object):
     """The client of a greenlet that connects, of which the probe makes copies once it is known how many."""
 
     def __init__(self, frame):
         # type: (Optional[FrameType]) -> None
-        self._seen, self._other = _client(frame)
-        levels = self._seen.levels(self._other)
-        try:
-            self._first = sharing.Sighting(levels, frame, True)
-        except Exception:  # what the application's objects raise; its own request must not fail of it
-            self._first = sharing.Sighting({}, frame, True)
+        self._first = self._measured = _Client(frame, True)
         self.sharing = sharing.Sharing(1, False, sharing.UNCLEAR, 1)
+        self.waits = []  # type: List[turns.Wait]
 
-    def look_at(self, stacks):
-        # type: (List[Tuple[Any, bool]]) -> None
-        """Find out how many the program has, from where its other greenlets are."""
-        found, waiting = [], []
-        for frame, connects in stacks:
-            levels = like.Seen.levels(*_client(frame))
-            if any(each is not None for each in levels.values()):
-                found.append(sharing.Sighting(levels, frame, connects))
-                continue
-            spot = None if connects else sharing.waiting(self._first, frame)
-            if spot is not None:
-                waiting.append(spot)
-        if self._first.levels:
-            self.sharing = sharing.judged(self._first, found)
-        else:  # it is made for each request, or none that can be copied
-            self.sharing = sharing.Sharing(1, False, sharing.SHARED, 1 + sum(each[1] for each in stacks))
-        self.sharing.waiting = waiting
+    def look_at(self, places):
+        # type: (List[turns.Place]) -> None
+        """Find out what most greenlets do, and how many clients they have, from where they are."""
+        self._judge([self._first], places)
+        self._wait_for([each for each in self.waits if each.turn or each.lent])
+
+    def may_take_turns(self):
+        # type: () -> bool
+        """Return whether so many wait that it has to be seen what they do after this request."""
+        return turns.stand(self.sharing.using, self.waits)
+
+    def has_ended(self, greenlet):
+        # type: (Any) -> bool
+        """Return whether the request of ``greenlet`` has ended, which is the one that connected first."""
+        return greenlet.gr_frame is None or not _Client(greenlet.gr_frame, False).is_there
+
+    def look_again(self, places, stopped, moved, ended):
+        # type: (List[turns.Place], Any, bool, bool) -> None
+        """Do the same after the request of ``stopped``, which connected first; it may not have ``ended``.
+
+        Those that waited meanwhile may have waited for their turn, for a login, or for work: some have
+        ``moved`` on.
+        """
+        before, at_first = self.waits, self.sharing
+        again = not self.has_ended(stopped)
+        using = self._judge([] if again else [self._first], places)
+        if not using:
+            self.sharing, self._measured = at_first, self._first
+        shares = any(
+            place.greenlet is not stopped and _Client(place.frame, False).has_of(self._first)
+            for place in places
+            if place.frame is not None
+        )
+        rest = [each for each in before if each.lasts()]
+        if len(using) > 1 or rest:
+            self.sharing.using = max(1, len(using))
+        self._wait_for(turns.held(before, rest, moved, ended, shares, len(using)))
+
+    def _judge(self, clients, places):
+        # type: (List[_Client], List[turns.Place]) -> List[sharing.Sighting]
+        """Judge what is seen of ``clients`` and in ``places``; return those that have a client there."""
+        seen, rest = [], []
+        for place in places:
+            client = _Client(place.frame, place.connects) if place.frame is not None else None
+            if client is not None and client.is_there:
+                seen.append(client)
+            else:
+                rest.append(place)
+        clients = clients + seen
+        alike = sharing.alike([each.sighting for each in clients])
+        if alike:
+            alone = len(clients) == 1 and not any(place.is_of_user() for place in rest)
+            self.sharing = sharing.judged(alike, alone)
+            self._measured = next(each for each in clients if each.sighting is alike[0])
+        codes = set().union(*[each.sighting.codes for each in clients])  # type: Set[Any]
+        variables = self._measured.sighting.variables
+        waits = [turns.wait(place, codes, variables) for place in rest]
+        self.waits = [each for each in waits if each is not None]
+        return [each.sighting for each in seen if any(each.sighting is other for other in alike)]
+
+    def _wait_for(self, waits):
+        # type: (List[turns.Wait]) -> None
+        """Note where greenlets wait, with the place of most first."""
+        spots = [each.spot for each in waits if each.spot is not None]
+        self.sharing.waiting = sorted(spots, key=lambda each: -spots.count(each))
+
+    def made(self):
+        # type: () -> List[frames.Spot]
+        """Return where the user made what lets requests through: an adapter, a manager, a pool."""
+        seen = self._measured.seen
+        manager = getattr(seen.adapter, "poolmanager", None)
+        clients = [seen.adapter, manager, seen.manager, seen.pool, self._measured.other]
+        spots = [record.clients.get(id(each)) for each in clients if each is not None]
+        return [each for each in spots if each is not None]
 
     def fetch(self, options):
         # type: (Dict[str, Any]) -> Optional[Tuple[Fetch, str]]
@@ -326,9 +398,9 @@ class Connecting(object):
 
     def _with(self, many, own, options):
         # type: (int, bool, Dict[str, Any]) -> Optional[Tuple[Fetch, str]]
-        seen = copy.copy(self._seen)
+        seen = copy.copy(self._measured.seen)
         seen.many, seen.own = many, own
-        return _of(seen, self._other, options)
+        return _of(seen, self._measured.other, options)
 
 
 def _client(frame):

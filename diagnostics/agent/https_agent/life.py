@@ -28,6 +28,7 @@ from . import (
     remedies,
     sampler,
     sharing,
+    turns,
     whereabouts,
     wrapping,
 )
@@ -46,6 +47,7 @@ _IMPORTS = 15.0  # seconds after which an import is regarded as the program itse
 _OBSERVES = 0.3  # seconds in which the program's other greenlets may come to a connection
 _QUIET = 0.1  # seconds without another one after which no more are expected
 _LOOKS = 0.01
+_ENDS = 2.0  # seconds in which a request of the program should end for which others wait
 _NEW = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\btmp[a-z0-9_]{6,8}\b", re.I)
 _ANOTHER = "it is not the process that was probed at first"
 
@@ -67,7 +69,9 @@ class Agent(object):
         # not known.
         self._sharing = None  # type: Optional[sharing.Sharing]
         self._second = None  # type: Optional[Tuple[Fetch, str]]
+        self._made = []  # type: List[Any]  # where the client was made
         self._arrived = None  # type: Optional[List[Any]]  # greenlets at a connection, while it is observed
+        self._at = {}  # type: Dict[int, Any]  # of each of them, by its number: the frame that connects
         self._unlike = None  # type: Any  # where a client fetches that is not the one that is measured
         self._asked = 0.0  # time of the controller's first signal
         self._scheduled = False  # a greenlet was started to probe
@@ -110,12 +114,14 @@ class Agent(object):
     def measure(self, fetch, name):
         # type: (Optional[Fetch], str) -> None
         """Probe with ``fetch``, or with a general one if that is None, and report."""
-        foreign = [] if fetch is not None else fetchers.foreign()
+        general = fetch is None
+        foreign = fetchers.foreign() if general else []
         try:
             how, name = (fetch, name) if fetch is not None else fetchers.general(self.options())
         except fetchers.Unusable as error:
             self.failed("set-up", str(error))
             return
+        unseen = general and not foreign and not self._connected and "command" in self.spec["target"]
         spec = dict(self.spec, name=name)
         recorder.look()
         before = facts.collect()
@@ -124,6 +130,8 @@ class Agent(object):
             # type: (Dict[str, Any]) -> None
             result["foreign"] = foreign
             result["unlike"] = self._unlike
+            result["unseen"] = unseen
+            result["made"] = self._made
             if self._sharing is not None:
                 result["sharing"] = vars(self._sharing)
             result["applied"] = sorted(set(remedies.applied))
@@ -295,7 +303,7 @@ class Agent(object):
     def _on_connection(self, frame):
         # type: (Optional[FrameType]) -> None
         if self._begun:
-            self._delay_connection()
+            self._delay_connection(frame)
             return
         if not self._is_chosen() or self._is_of_a_thread(frame) or not choice.uses_gevent():
             return
@@ -327,8 +335,8 @@ class Agent(object):
             self._threads = found, user
         return True
 
-    def _delay_connection(self):
-        # type: () -> None
+    def _delay_connection(self, frame):
+        # type: (Optional[FrameType]) -> None
         """Delay the application's other connections to the end, so that they do not slow the probe down."""
         current = choice.current()
         if current is choice.hub() or native.is_here():
@@ -336,7 +344,10 @@ class Agent(object):
                 self._running.connects = True
             return
         if self._arrived is not None and self._pause is not None:
+            if _within(frame, self._at.get(id(current))):
+                return  # it was let on, and is a step further: from the socket to TLS
             self._arrived.append(current)
+            self._at[id(current)] = frame
             self._pause.wait(self.spec["limit"])
             return
         stands_by = any(each() is current for each in self._bystanders)
@@ -442,7 +453,8 @@ class Agent(object):
             self._unlike = frames.user(frame) or frames.caller(frame)
         elif self._fetch is not None:
             found = self._fetch.fetch(options)
-            self._note_sharing(self._fetch, [], options)
+            self._fetch.look_at([])
+            self._note(self._fetch, options)
         if found is None and self._threads is not None:
             found, spot = self._threads
             if found is None and connecting is None:
@@ -470,6 +482,7 @@ class Agent(object):
         self._pause = pause.Pause()
         if connecting is not None:
             self._arrived = []  # from now on: the probe's greenlet is not the next to run
+            self._at[id(stopped)] = frame
         self._pause.during(measure, stops=frame is not None)
 
     def _observed(self, connecting, stopped, options):
@@ -489,22 +502,43 @@ class Agent(object):
             last = _idle() if len(arrived) > count else last
             if arrived and _idle() - last > _QUIET:
                 break
-        self._arrived = None
-        self._note_sharing(connecting, sharing.stacks(arrived, (stopped, choice.current())), options)
+        try:
+            connecting.look_at(turns.places(arrived, (stopped, choice.current())))
+            if connecting.may_take_turns():
+                self._look_again(connecting, stopped, sleep)
+        except Exception:  # what the application's objects raise; its own request must not fail of it
+            pass
+        self._arrived, self._at = None, {}
+        self._note(connecting, options)
         found = connecting.fetch(options)
         if found is not None or self._threads is not None:
             self._unlike = None
         return found
 
-    def _note_sharing(self, connecting, stacks, options):
-        # type: (fetchers.Connecting, List[Tuple[Any, bool]], Dict[str, Any]) -> None
+    def _note(self, connecting, options):
+        # type: (fetchers.Connecting, Dict[str, Any]) -> None
         """Note how many clients the program has, and what to measure, too, where that is not known."""
-        try:
-            connecting.look_at(stacks)
-        except Exception:  # what the application's objects raise; its own request must not fail of it
-            pass
-        self._sharing = connecting.sharing
-        self._second = connecting.with_own(options)
+        self._sharing, self._second = connecting.sharing, connecting.with_own(options)
+        self._made = connecting.made()
+
+    def _look_again(self, connecting, stopped, sleep):
+        # type: (fetchers.Connecting, Any, Callable[[float], None]) -> None
+        """Let the request end for which others may wait, and see what they do then."""
+        assert self._pause is not None
+        arrived = []  # type: List[Any]
+        self._arrived = arrived
+        self._pause.let_on()
+        latest, moved, ended = clocks.clock() + _ENDS, False, False
+        last, count = None, 0  # type: Optional[float], int
+        while clocks.clock() < latest and (last is None or _idle() - last < _QUIET):
+            sleep(_LOOKS)
+            moved = moved or not all(each.lasts() for each in connecting.waits)
+            ended = ended or connecting.has_ended(stopped)
+            if (last is None and (moved or ended)) or len(arrived) > count:
+                last, count = _idle(), len(arrived)
+        # One that connects once more has come to the next request.
+        ended = ended or any(each is stopped for each in arrived)
+        connecting.look_again(turns.places(arrived, (choice.current(),)), stopped, moved, ended)
 
     def _note_bystanders(self):
         # type: () -> None
@@ -518,6 +552,14 @@ class Agent(object):
         # type: () -> None
         if self._pause is not None:
             self._pause.end()
+
+
+def _within(frame, other):
+    # type: (Optional[FrameType], Any) -> bool
+    """Return whether ``frame`` is called from ``other``, or is it."""
+    while frame is not None and frame is not other:
+        frame = frame.f_back
+    return frame is not None
 
 
 def _idle():

@@ -23,7 +23,9 @@ class Pause(object):
         from gevent.event import Event
 
         self._gevent = gevent
-        self._over = Event()
+        self._event = Event
+        self._over = False
+        self._gate = Event()  # those that are stopped wait for it
         self._hub = choice.hub()
         self._done = Event()  # the probe has ended
         self._probe = None  # type: Any  # the greenlet that probes
@@ -40,7 +42,7 @@ class Pause(object):
             try:
                 measure()
             finally:
-                self._over.set()
+                self.end()
                 self._done.set()
 
         if not stops:
@@ -48,20 +50,27 @@ class Pause(object):
             run()
             return
         self._probe = self._gevent.spawn(run)
-        self._over.wait()
+        self._gate.wait()
         if not self._done.is_set():
             self._let_end_before_threads()
 
     def wait(self, limit):
         # type: (float) -> None
-        """Return when the pause is over, after ``limit`` seconds at the latest."""
-        if choice.hub() is self._hub:
-            self._over.wait(limit)
+        """Return when the pause is over, or at ``let_on``; after ``limit`` seconds at the latest."""
+        if choice.hub() is self._hub and not self._over:
+            self._gate.wait(limit)
+
+    def let_on(self):
+        # type: () -> None
+        """Let those go on that are stopped, and stop those that come later."""
+        gate, self._gate = self._gate, self._event()
+        gate.set()
 
     def end(self):
         # type: () -> None
         """Let the program go on."""
-        self._over.set()
+        self._over = True
+        self._gate.set()
 
     def let_end(self):
         # type: () -> None

@@ -28,6 +28,15 @@ _FIRST = (
 _ENDINGS = (".urllib3", ".requests", ".contrib.pyopenssl", ".ssl_")
 _PATCHERS = ("gevent_openssl", "eventlet.patcher")
 _POOLS = {"concurrent.futures.thread": "ThreadPoolExecutor", "multiprocessing.pool": "ThreadPool"}
+# What may let only some requests through: by the end of the name of the module.
+_CLIENTS = {
+    "requests.adapters": ("HTTPAdapter",),
+    "urllib3.poolmanager": ("PoolManager",),
+    "urllib3.connectionpool": ("HTTPConnectionPool",),
+    "httpx._client": ("Client",),
+    "geventhttpclient.client": ("HTTPClient",),
+}
+_MAX_CLIENTS = 10000
 _MAX_EVENTS = 50  # of one kind
 
 
@@ -52,6 +61,7 @@ class Record(object):
         self.contexts = []  # type: List[Dict[str, Any]]
         self.connections = []  # type: List[Dict[str, Any]]
         self.made = []  # type: List[Dict[str, Any]]  # pools of threads, until something is patched
+        self.clients = {}  # type: Dict[int, Any]  # where the user made each client, by its number
         self.early = []  # type: List[str]  # imported before the recording began
         self.replaced = []  # type: List[Dict[str, Any]]
         self.on_import = {}  # type: Dict[str, Callable[[ModuleType], None]]
@@ -226,6 +236,8 @@ def _change(name):
         return _note_pyopenssl
     if name in _POOLS:
         return _note_pools
+    if name in _CLIENTS:
+        return _note_clients
     last = name.rpartition(".")[2].lower()
     if "pyopenssl" in last or "truststore" in name or name.startswith(_PATCHERS):
         return _note_injecting
@@ -281,6 +293,22 @@ def _note_pools(module):
             record.note(record.made, frame, cls=name)
 
     wrapping.wrap(getattr(module, name), "__init__", before)
+
+
+def _note_clients(module):
+    # type: (ModuleType) -> None
+    """Note where the user makes clients; a number is given to another one after the end of the first."""
+
+    def before(frame, arguments):
+        # type: (Optional[FrameType], Dict[str, Any]) -> None
+        if frame is not None and frame.f_code.co_name == "_new_pool":
+            return  # made for a request
+        user = frames.user(frame)
+        if user is not None and len(record.clients) < _MAX_CLIENTS:
+            record.clients[id(arguments.get("self"))] = user
+
+    for name in _CLIENTS[module.__name__]:
+        wrapping.wrap(getattr(module, name), "__init__", before)
 
 
 def _note_contexts(module):

@@ -8,26 +8,23 @@ seen with clients of their own, or with the same. Where only one is, both ways a
 """
 
 import gc
-import os
 import sys
 from types import BuiltinMethodType, FrameType, FunctionType, MethodType, ModuleType
 
-from . import frames, https_inspection
+from . import frames, https_inspection, turns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from types import CodeType
     from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 MANY = 1000  # one for each greenlet
 OPTIMIZED = 1  # a flag of code whose locals are its own: of a function
 SHARED, OWN, UNCLEAR = "shared", "own", "unclear"
-_GREENLETS = 100  # that are looked at
 _OBJECTS = 20000
 _DEPTH = 5
 _HEAP_TYPE = 1 << 9  # a flag of a class that is made by a statement
 _PLAIN = (dict, list, tuple, set, frozenset)
-_OF_QUEUES = ("queue.py", "Queue.py")
-_OF_WAITING = ("threading.py", "thread.py", "lock.py", "lock.pyx", "_semaphore.py") + _OF_QUEUES
 _OF_LOCKS = ("gevent", "threading")
 
 
@@ -41,19 +38,28 @@ class Sighting(object):
     def __init__(self, levels, frame, connects):
         # type: (Dict[str, Any], Optional[FrameType], bool) -> None
         self.levels = dict((name, each) for name, each in levels.items() if each is not None)
-        self.locks = set()  # type: Set[int]
+        self.locks = set()  # type: Set[int]  # that nobody else could take now
         for each in self.levels.values():
             self.locks.update(
-                id(value) for value in getattr(each, "__dict__", {}).values() if _is_lock(value)
+                id(value)
+                for value in list(getattr(each, "__dict__", {}).values())
+                if _is_lock(value) and _is_taken(value)
             )
-        own = _user_frame(frame)
+        own = turns.user_frame(frame)
         self.code = own.f_code if own is not None else None
-        self.variables = set()  # type: Set[str]  # that have the client
-        if own is not None and own.f_code.co_flags & OPTIMIZED:
-            clients = list(self.levels.values())
-            for name, value in own.f_locals.items():
-                if any(value is each for each in clients):
-                    self.variables.add(name)
+        self.codes = turns.codes_of(frame)
+        self.variables = {}  # type: Dict[CodeType, Set[str]]  # of the user's functions, that have the client
+        clients = list(self.levels.values())
+        while frame is not None:
+            if frame.f_code in self.codes and frame.f_code.co_flags & OPTIMIZED:
+                names = [
+                    name
+                    for name, value in list(frame.f_locals.items())
+                    if any(value is each for each in clients)
+                ]
+                if names:
+                    self.variables.setdefault(frame.f_code, set()).update(names)
+            frame = frame.f_back
         self.connects = connects
 
     def shares(self, name, other):
@@ -62,47 +68,73 @@ class Sighting(object):
         own = self.levels.get(name)
         return own is not None and own is other.levels.get(name)
 
+    def has_of(self, other):
+        # type: (Sighting) -> bool
+        """Return whether the two have anything of their clients in common."""
+        return any(self.shares(name, other) for name in self.levels)
+
     def waits_with(self, other):
         # type: (Sighting) -> bool
         """Return whether the two take turns where the client lets one through at a time."""
-        if self.locks & other.locks:
+        # A lock that lets both come to a connection is none of the requests, or has room for more.
+        if self.locks & other.locks and not (self.connects and other.connects):
             return True
         if "pool" in self.levels and "pool" in other.levels:
             return self.shares("pool", other)
-        return any(self.shares(name, other) for name in self.levels)
+        return self.has_of(other)
 
 
 class Sharing(object):
     """What is known of a client: ``many`` copies of it are to be measured.
 
     ``own``: each has locks of its own; ``evidence``: SHARED, OWN or UNCLEAR; ``seen``: how many greenlets
-    were seen with a client; ``waiting``: where others wait that are in the same function, without one.
+    were seen with a client; ``waiting``: where others waited for their turn, while so many were ``using``
+    one.
     """
 
     def __init__(self, many, own, evidence, seen):
         # type: (int, bool, str, int) -> None
         self.many, self.own, self.evidence, self.seen = many, own, evidence, seen
-        self.waiting = []  # type: List[frames.Spot]
+        self.using, self.waiting = seen, []  # type: int, List[frames.Spot]
 
 
-def judged(first, others):
-    # type: (Sighting, List[Sighting]) -> Sharing
-    """Return for how many greenlets there is a client like that of ``first``, which connects.
+def alike(seen):
+    # type: (List[Sighting]) -> List[Sighting]
+    """Return those that do what most do, the one at whose connection it is best measured first.
 
-    Others that call from elsewhere and share nothing with it are no evidence: they may have a client for
-    another purpose.
+    They call from the same function, or take turns at a client. One that calls from elsewhere has a client
+    for another purpose: a heartbeat, a login. So the first that connects may be the exception. Where as
+    many do one as the other, it is what the first of ``seen`` does.
     """
-    seen = [first]
-    seen += [each for each in others if each.code is first.code or first.waits_with(each)]
-    groups = _groups(seen)
-    number, largest = len(seen), max(len(each) for each in groups)
+    most = max(
+        _groups(seen, lambda one, other: one.code is other.code or one.waits_with(other)), key=len
+    )  # the first of the largest
+    largest = max(_groups(most, Sighting.waits_with), key=len)
+    if 2 * len(largest) > len(most):
+        most = largest  # the same for those of one function
+    return sorted(most, key=lambda each: (each is not seen[0], not each.connects))
+
+
+def judged(seen, alone=True):
+    # type: (List[Sighting], bool) -> Sharing
+    """Return for how many greenlets there is a client like that of the first of ``seen``, which are alike.
+
+    ``alone``: the program has no other greenlet that might have one.
+    """
+    first, number = seen[0], len(seen)
+    if not first.levels:  # it is made for each request, or none that can be copied
+        return Sharing(1, False, SHARED, number)
     if number == 1:
-        return Sharing(1, False, SHARED if _is_known_to_all(first) else UNCLEAR, 1)
-    apart = not any(first.shares(name, each) for name in first.levels for each in seen[1:])
+        return Sharing(1, False, SHARED if alone and _is_known_to_all(first) else UNCLEAR, 1)
+    groups = _groups(seen, Sighting.waits_with)
+    largest = max(len(each) for each in groups)
+    connecting = sum(each.connects for each in seen)
+    apart = not any(first.has_of(each) for each in seen[1:])
+    if connecting > 1 and not any(
+        one.has_of(other) for number, one in enumerate(seen) for other in seen[:number]
+    ):
+        return Sharing(MANY, True, OWN, len(seen))  # whatever lock they have in common
     if largest == 1:
-        connecting = sum(each.connects for each in seen)
-        if apart and connecting > 1:
-            return Sharing(MANY, True, OWN, number)
         # One session may have a pool for each host, or for each prefix.
         return Sharing(1 if apart else connecting, False, UNCLEAR, number)
     if len(groups[0]) == 1:
@@ -112,37 +144,12 @@ def judged(first, others):
     return Sharing(many, many > 1 and len(_different(seen)) > 1, SHARED, number)
 
 
-def waiting(first, frame):
-    # type: (Sighting, FrameType) -> Optional[frames.Spot]
-    """Return where a greenlet in ``frame`` waits for a lock or a client in the function of ``first``.
-
-    One that waits in a queue waits for work, unless ``first`` has its client in a variable that is not set.
-    """
-    outer = _user_frame(frame)
-    if outer is None or outer.f_code is not first.code:
-        return None
-    within, called, file = True, "", ""
-    inner = frame  # type: Any
-    while inner is not outer:
-        called, file = inner.f_code.co_name, os.path.basename(inner.f_code.co_filename)
-        within = within and file in _OF_WAITING
-        inner = inner.f_back
-    if not within:
-        return None
-    # gevent's own locks and queues have no frames.
-    locked = called in ("acquire", "__enter__")
-    lent = (
-        (not called or file in _OF_QUEUES) and first.variables and not first.variables & set(outer.f_locals)
-    )
-    return frames.user(outer) if locked or lent else None
-
-
-def _groups(seen):
-    # type: (List[Sighting]) -> List[List[Sighting]]
-    """Return the sightings by those that take turns, that of the first one first."""
+def _groups(seen, joins):
+    # type: (List[Sighting], Callable[[Sighting, Sighting], bool]) -> List[List[Sighting]]
+    """Return the sightings by those that ``joins`` holds of, the group of the first one first."""
     groups = []  # type: List[List[Sighting]]
     for each in seen:
-        with_it = [group for group in groups if any(each.waits_with(other) for other in group)]
+        with_it = [group for group in groups if any(joins(each, other) for other in group)]
         if not with_it:
             groups.append([each])
             continue
@@ -156,28 +163,6 @@ def _groups(seen):
 def _different(seen):
     # type: (List[Sighting]) -> Set[int]
     return set(id(each.levels.get("session") or each.levels.get("other")) for each in seen)
-
-
-def _user_frame(frame):
-    # type: (Optional[FrameType]) -> Optional[FrameType]
-    """Return the innermost frame of the user's in the stack of ``frame``."""
-    while frame is not None and not frames.is_users(frame):
-        frame = frame.f_back
-    return frame
-
-
-def stacks(arrived, besides):
-    # type: (List[Any], Tuple[Any, ...]) -> List[Tuple[FrameType, bool]]
-    """Return where all greenlets but ``besides`` are, and whether each is one of ``arrived``."""
-    kind = getattr(sys.modules.get("greenlet"), "greenlet", None)  # type: Any
-    found = []
-    for each in gc.get_objects():
-        # Not isinstance(): it reads __class__ of objects that load themselves when they are looked at.
-        if not issubclass(type(each), kind) or any(each is other for other in besides):
-            continue
-        if each.gr_frame is not None:
-            found.append((each.gr_frame, any(each is other for other in arrived)))
-    return sorted(found, key=lambda pair: not pair[1])[:_GREENLETS]
 
 
 def _is_known_to_all(first):
@@ -231,6 +216,19 @@ def _is_lock(value):
     if not hasattr(kind, "acquire") or not hasattr(kind, "release"):
         return False
     return str(kind.__module__).partition(".")[0] in _OF_LOCKS
+
+
+def _is_taken(lock):
+    # type: (Any) -> bool
+    """Return whether nobody else could take it now."""
+    inner = lock
+    for name in ("_block", "_RLock__block", "_lock", "_Condition__lock"):  # an RLock's, a condition's
+        inner = getattr(inner, name, inner)
+    free = getattr(inner, "_value", getattr(inner, "_Semaphore__value", None))  # of threading's semaphore
+    if free is not None:
+        return bool(free <= 0)
+    locked = getattr(inner, "locked", None)
+    return locked is None or bool(locked())
 
 
 def locks_of(own, new=True):

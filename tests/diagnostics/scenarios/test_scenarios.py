@@ -38,6 +38,8 @@ COVERED = {
         "session_of_another_shape/base",
         "session_of_another_shape/parsed",
         "threads_of_gevent/plain",
+        "turns_around_requests/handler",
+        "turns_around_requests/semaphore",
     },
     "blocking-call": {  # sleep_from_before
         "blocking_callback",
