@@ -561,6 +561,24 @@ def test_another_list_in_the_place_of_the_first_is_told(
             assert "--relist to read it from its start" in done.stderr
 
 
+def test_lists_of_no_json_lines_say_why(run_downloader: Run, tmp_path: Path) -> None:
+    row = json.dumps({"url": "http://127.0.0.1:9/a"})
+    forms = {
+        f"{row},\n{row},\n": "a list has one a line: remove the commas behind them",
+        f"\x1e{row}\n\x1e{row}\n": "a line: remove the record separators (0x1e) in front of them",
+        json.dumps(json.loads(row), indent=2): "and a list has one a line",
+        "http://127.0.0.1:9/a\n": "a line; if it is txt, add --list-format txt",
+    }
+    for content, why in forms.items():
+        (tmp_path / "l.jsonl").write_text(content)
+        done = run_downloader("l.jsonl", "-o", "d", *ONE, "--dry-run", cwd=tmp_path)
+        assert done.returncode == 2
+        (said,) = done.stderr.splitlines()
+        assert "l.jsonl: its first lines are no JSON objects" in said
+        assert said.endswith(why)
+    assert not (tmp_path / "d").exists()
+
+
 def test_json_arrays_are_told_with_the_command_that_converts_them(
     run_downloader: Run, tmp_path: Path, server: Files
 ) -> None:

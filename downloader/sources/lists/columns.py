@@ -209,6 +209,8 @@ def _nearest(name: str, present: Sequence[str]) -> str:
 def _missing(
     option: str, name: str, present: Sequence[str], where: str, cause: str, near: str
 ) -> ConfigError:
+    if cause and not present:
+        return ConfigError(f"{where}: {cause.removeprefix('; ')}")
     written = {"--member": "--member EXT="}.get(option, option if option.endswith("=") else f"{option} ")
     hint = cause or (f"; did you mean {written}{shown(near)}?" if near else "")
     names = ", ".join(map(shown, present[:_SHOWN])) + (", …" if len(present) > _SHOWN else "")

@@ -80,7 +80,8 @@ class JsonlParser:
                 _add_fields(fields, _as_dict(line))
         self.fields = fields
         if not fields:
-            self.cause = f"; its first lines are no JSON objects, and a list has one a line{_other(first)}"
+            what = "its first lines are no JSON objects, and a list has one a line"
+            self.cause = f"; {what}{_between(first) or _other(first)}"
         return list(fields)
 
     def kinds(self, sample: Callable[[], Sequence[bytes]], columns: Columns) -> dict[str, str]:
@@ -190,6 +191,17 @@ def _begins_array(line: bytes) -> bool:
     except (ValueError, RecursionError):
         return True
     return not found or any(isinstance(each, dict) for each in found)
+
+
+def _between(line: bytes) -> str:
+    """Return what to remove between the objects of a list that begins with ``line``."""
+    begin, end = b"\x1e", b","  # RFC 7464; the items of an array
+    with contextlib.suppress(*UNDECODABLE):
+        _as_dict(line.strip().removeprefix(begin).removesuffix(end))
+        if line.startswith(begin):
+            return ": remove the record separators (0x1e) in front of them"
+        return ": remove the commas behind them"
+    return ""
 
 
 def _other(line: bytes) -> str:
