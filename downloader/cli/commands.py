@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from downloader.cli.params import Command, Parsed, count, verbose
-from downloader.core.bucket_access import BucketAccess
 from downloader.core.bucket_place import place
 from downloader.core.limits import MOST_WORKERS
 from downloader.core.units import parse_range, parse_size, parse_time
 from downloader.reporting.console import say, say_json
+
+if TYPE_CHECKING:
+    from downloader.core.bucket_access import BucketAccess
 
 __all__ = ["demo", "serve", "status", "verify"]
 

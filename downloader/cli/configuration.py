@@ -10,13 +10,13 @@ from downloader.cli.params import SOURCE_OPTION, STORE_OPTION
 from downloader.config.extensions import Extension, Extensions
 from downloader.config.sink_kinds import SINK_KINDS
 from downloader.config.source_kinds import SOURCE_KINDS, kind_of
-from downloader.core.bucket_access import BucketAccess
 from downloader.core.bucket_place import is_bucket
 from downloader.errors import ConfigError
 from downloader.sinks.shards.options import SAMPLE_KEYS
 
 if TYPE_CHECKING:
     from downloader.config.config import Config
+    from downloader.core.bucket_access import BucketAccess
 
 __all__ = ["bucket_access", "config_of"]
 
@@ -69,6 +69,7 @@ def bucket_access(
     """Return how a command without a Config reaches a bucket. Raises ConfigError."""
     from downloader.config.contradictions import check_proxies
     from downloader.config.named_files import read_authorities
+    from downloader.core.bucket_access import BucketAccess
 
     by_scheme, no_proxy = credentials.proxies(proxy)
     check_proxies(by_scheme)
