@@ -24,7 +24,7 @@ from downloader.config.config import Config
 from downloader.errors import UNDECODABLE, BootError, ConfigError, DownloaderError
 from downloader.process import isolation
 from downloader.process.standard_streams import outlive_stderr
-from downloader.process.watching import stalled_text, watched
+from downloader.process.watching import stalled_text, start, watched
 from downloader.reporting.record import Report
 
 if TYPE_CHECKING:
@@ -58,12 +58,7 @@ def download(config: Config) -> Report:
         raise ConfigError("download() has a report, and a dry run has none; use the command line for that")
     argv, env = isolation.child("downloader.api:serve_download", dest=config.local_output)
     errors_to = None if _is_open(2) else subprocess.DEVNULL
-    try:
-        process = subprocess.Popen(
-            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors_to, env=env
-        )
-    except OSError as error:
-        raise BootError(f"cannot start a process: {error.strerror}") from error
+    process = start(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors_to, env=env)
     assert process.stdin is not None
     assert process.stdout is not None
     with process:

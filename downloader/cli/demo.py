@@ -17,7 +17,7 @@ from downloader.engine.job import run_job
 from downloader.errors import BootError
 from downloader.process import isolation
 from downloader.process.readiness import readable
-from downloader.process.watching import ENDS_WITHIN, STALL_TIMEOUT, end
+from downloader.process.watching import ENDS_WITHIN, STALL_TIMEOUT, end, start
 from downloader.reporting.console import note, say
 from downloader.reporting.report import as_text
 from downloader.testserver import content
@@ -32,10 +32,7 @@ _SIZES = "100-2000"
 def serving(*options: str) -> Iterator[list[str]]:
     """Run the test server in its own process; yield its URL and, with --tls, the path of its CA file."""
     argv, env = isolation.child("downloader.__main__:main", "serve", "--host", loopback(), *options)
-    try:
-        process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=env)
-    except OSError as error:
-        raise BootError(f"cannot start a process: {error.strerror}") from error
+    process = start(argv, stdout=subprocess.PIPE, text=True, env=env)
     assert process.stdout is not None
     try:
         # Not with a thread: this process forks afterwards, and one that was joined may not have ended yet.

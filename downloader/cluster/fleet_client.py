@@ -24,7 +24,7 @@ from downloader.core.frames import Unpacker, pack
 from downloader.errors import BootError, ConfigError, DestinationError, DownloaderError
 from downloader.messages import Tally
 from downloader.process.isolation import child
-from downloader.process.watching import LOOK_EVERY, Watch, end
+from downloader.process.watching import LOOK_EVERY, Watch, end, start
 
 __all__ = ["FleetClient"]
 
@@ -61,7 +61,7 @@ class FleetClient:
         # Standard output is for the report, and Ray prints logs of lost nodes there.
         to = None if config.verbose > 1 else subprocess.DEVNULL
         try:
-            self._guardian = subprocess.Popen(
+            self._guardian = start(
                 argv,
                 env=env,
                 stdin=subprocess.DEVNULL,
@@ -70,11 +70,11 @@ class FleetClient:
                 pass_fds=(reader, theirs.fileno()),
                 start_new_session=True,
             )
-        except OSError as error:
+        except BootError:
             ours.close()
             os.close(self._lifeline)
             shutil.rmtree(self._temporary, ignore_errors=True)
-            raise BootError(f"cannot start a process: {error.strerror}") from error
+            raise
         finally:
             os.close(reader)
             theirs.close()

@@ -17,7 +17,7 @@ from downloader.config.config import Config
 from downloader.core.bucket_place import is_bucket
 from downloader.errors import BootError
 from downloader.process.isolation import child
-from downloader.process.watching import Watch, end
+from downloader.process.watching import Watch, end, start
 
 __all__ = ["SlicerProcess"]
 
@@ -37,7 +37,7 @@ class SlicerProcess:
             "downloader.cluster.slicer:main", str(reader), str(os.getpid()), dest=config.local_output
         )
         try:
-            self._process = subprocess.Popen(
+            self._process = start(
                 argv,
                 stdin=None if config.reads_stdin else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -45,9 +45,9 @@ class SlicerProcess:
                 pass_fds=(reader,),
                 start_new_session=True,
             )
-        except OSError as error:
+        except BootError:
             os.close(writer)
-            raise BootError(f"cannot start a process: {error.strerror}") from error
+            raise
         finally:
             os.close(reader)
         with contextlib.suppress(BrokenPipeError), open(writer, "wb") as pipe:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from downloader.core.silence import Silence, VitalSigns
+from downloader.errors import BootError
 
 __all__ = [
     "STALL_TIMEOUT",
@@ -28,6 +29,7 @@ __all__ = [
     "reap",
     "run_watched",
     "stalled_text",
+    "start",
     "vital_signs",
     "watched",
 ]
@@ -126,6 +128,14 @@ def reap(pid: int, within: float) -> tuple[int, resource.struct_rusage] | None:
             if (left := by - time.monotonic()) <= 0:
                 return None
             selector.select(min(left, every))
+
+
+def start(argv: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
+    """Start a process with the ``options`` of Popen. Raises BootError."""
+    try:
+        return subprocess.Popen(argv, **options)
+    except OSError as error:
+        raise BootError(f"cannot start a process: {error.strerror}") from error
 
 
 def end(process: subprocess.Popen[Any]) -> int:

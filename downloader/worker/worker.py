@@ -583,9 +583,8 @@ class Worker:
         for batch in list(self.batches.values()):
             try:
                 self.link.send(batch.returned())
-            except (
-                DestinationError
-            ) as error:  # of what a shard had still to write; the ledger has the others
+            except DestinationError as error:
+                # Of what a shard had still to write; the ledger has the others.
                 self.link.send(Stop(error.exit_code, str(error)))
         self.batches.clear()
         self.finished.set()
