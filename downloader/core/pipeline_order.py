@@ -121,9 +121,10 @@ def repeated(order: Order, first: Answer, again: Answer) -> Verdict:
     """Return what follows from two answers for a file, neither of which was in flight with others.
 
     The first one is right, whatever the second is. What may be fetched once only must not be pipelined: to
-    compare answers is to fetch them again, and where they differ nothing is known of their order.
+    compare answers is to fetch them again, and where they differ nothing is known of their order. Nothing
+    follows any more once enough were the same.
     """
-    if first is None:
+    if first is None or is_repeatable(order):
         return Verdict(order, store=True)
     if again is None:
         return replace(_shows_nothing(order), store=True)

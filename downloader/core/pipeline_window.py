@@ -7,13 +7,14 @@ requests as fit; but where responses are slow, it ends after some time.
 
 from __future__ import annotations
 
-__all__ = ["is_long", "longest_drain", "rest_after", "room", "room_in_window"]
+__all__ = ["is_long", "long_rest", "longest_drain", "rest_after", "room", "room_in_window"]
 
 # The size of a window: a multiple of the depth, and a minimum.
 _TIMES_DEPTH, _MIN_REQUESTS = 8, 256
 # The duration of a window in seconds, until its last response, and as a multiple of the rest behind it.
 _LONG, _TIMES_REST = 4.0, 7
 _SHORT_REST, _MAX_REST = 1.0, 5.0  # seconds
+_LONG_REST, _TIMES_LONGER = 0.25, 4
 _DRAINS = 3  # how many times the usual time a drain may take while held responses are awaited
 
 
@@ -58,6 +59,15 @@ def rest_after(slowest: float, gap: float, elapsed: float, shortest: float) -> f
     """
     rest = min(slowest, max(slowest + gap - elapsed, _SHORT_REST))
     return min(max(rest, shortest), _MAX_REST)
+
+
+def long_rest(seconds: float) -> float:
+    """Return how long to rest where ``seconds`` may be too short, and nothing is gained by a short one.
+
+    A file that was in flight alone is another one when it is requested again. It has changed, as few files
+    do; or its response was one too many, and the true one is late, on a server whose others came at once.
+    """
+    return min(max(seconds * _TIMES_LONGER, _LONG_REST), _MAX_REST)
 
 
 def longest_drain(grace: float) -> float:

@@ -131,6 +131,21 @@ def test_surplus_response_is_not_stored(depth: str, where: int, pace: float, tmp
         assert result.report["pipeline_depth"]["stopped"] == {"an answer that nobody asked for": 1}
 
 
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_surplus_response_behind_the_next_request_is_not_stored(depth: str, tmp_path: Path) -> None:
+    """Where it is not known yet whether several requests may be in flight, so that each is alone."""
+
+    def answer(nth: int, request: Request) -> Sequence[Step]:
+        steps: list[Step] = [Pause(0.05)] if nth < 8 else []
+        return [*steps, *plain(request), *([Pause(0.02), extra()] if nth == 2 else [])]
+
+    with serve(answer) as server:
+        result = fetch(server, tmp_path, depth, "--read-timeout", "5s")
+    assert all_right(result.files)
+    assert result.exit == 0
+    assert result.report["pipeline_depth"]["stopped"] == {"an answer that nobody asked for": 1}
+
+
 @pytest.mark.parametrize("depth", DEEP)
 def test_missing_response_is_requested_again(depth: str, tmp_path: Path) -> None:
     missed = Event()

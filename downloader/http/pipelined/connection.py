@@ -33,7 +33,7 @@ from downloader.core.pipeline_order import (
     recheck_size,
     room_before_recheck,
 )
-from downloader.core.pipeline_window import room
+from downloader.core.pipeline_window import long_rest, room
 from downloader.core.state_machine import transition
 from downloader.errors import DestinationError, FetchError
 from downloader.http.exceptions import IDLE_TIMEOUT, translate
@@ -146,16 +146,10 @@ class PipelinedConnection:
     def _begin_repeat(self, task: FetchTask) -> bool:
         """Return whether to hold the one response that is awaited, and to request its file again.
 
-        That is done on the first connections that are to have several requests in flight.
+        That is done until it is known whether several requests may be in flight.
         """
-        if self.origin_state.wants_repeats() and not task.robots_txt:
-            self._repeats = True
-            self.origin_state.repeating += 1
+        self._repeats = self.origin_state.wants_repeats() and not task.robots_txt
         return self._repeats
-
-    def _end_repeat(self) -> None:
-        self._repeats = False
-        self.origin_state.repeating -= 1
 
     def _readable(self) -> None:
         """Read and process what has arrived; may close the connection."""
@@ -167,6 +161,7 @@ class PipelinedConnection:
             try:
                 count = transport.receive(self._deep)
             except Blocked:
+                self._no_data_came()
                 return
             except ssl.SSLZeroReturnError:
                 count = 0
@@ -191,6 +186,11 @@ class PipelinedConnection:
                     return
             if not transport.pending():
                 return
+
+    def _no_data_came(self) -> None:
+        """Go on, where TLS had a message of its own and no data; may close the connection."""
+        if not self.parser.outstanding and self._state is states.ConnectionState.SERVING:
+            self._continue(monotonic())
 
     def _process(self, now: float) -> None:
         """Process complete responses, or an invalid one; may close the connection."""
@@ -288,6 +288,8 @@ class PipelinedConnection:
             if not waiting:
                 self._rechecked(self._recheck, now)
             return
+        if not (waiting or self._deep) and self._transport.unread():
+            return  # surely too much: it is read next
         half_empty = waiting * 2 <= origin_state.depth_within(self, client.window_bytes)
         free = self._room(now, waiting) if half_empty else 0
         if free > 0 and (tasks := client.next_tasks(self, free)):
@@ -336,6 +338,7 @@ class PipelinedConnection:
 
     def _rechecked(self, recheck: Recheck, now: float) -> None:
         """Process the responses to all that was requested again."""
+        self._window.count_recheck(now)
         answers, self.parser.completed = self.parser.completed, []
         self.served += len(answers)
         if recheck.answered(answers):
@@ -345,7 +348,8 @@ class PipelinedConnection:
 
     def _end_recheck(self, recheck: Recheck, now: float) -> None:
         self.parser.completed = recheck.held
-        self._rest(Event.REST, 0.0 if recheck.in_step else self._window.rest(now))
+        seconds = 0.0 if recheck.in_step else self._window.rest(now)
+        self._rest(Event.REST, long_rest(seconds) if seconds and recheck.single else seconds)
 
     @property
     def _is_rechecking(self) -> bool:
@@ -407,8 +411,7 @@ class PipelinedConnection:
             self.origin_state.limits_requests()
         deep = self._deep and not self._repeats
         self.origin_state.record_window(counted, self._window.held_bytes, deep=deep)
-        if self._repeats:
-            self._end_repeat()
+        self._repeats = False
         self._enter(Event.COMMIT)
         self._window.clear()
         self._client.store_completed(self.origin_state, completed)
@@ -548,12 +551,24 @@ class PipelinedConnection:
         self.end()
 
     def _desynchronized(self) -> None:
-        """Close the connection after a response without a request has arrived."""
+        """Close the connection after a response without a request has arrived.
+
+        Of several responses it is not known which was too many; so what is not stored yet is requested
+        again. Only the first one of a connection, and one that came twice, are surely right.
+        """
         self.origin_state.desynchronized()
-        single = self._repeats
-        self._abandon_recheck()
-        if single or not self._deep:
-            self._commit_window()
+        recheck, parser = self._recheck, self.parser
+        if self._repeats or not self._deep:
+            if recheck is not None and self._is_rechecking:
+                if not parser.outstanding:
+                    recheck.answered(parser.completed)
+                parser.discard()
+                parser.take_outstanding()
+                parser.completed = recheck.held
+            first = self.sent == (1 if recheck is None else 2)
+            if first or (recheck is not None and recheck.same):
+                self._commit_window()
+            self._recheck = None
         self.requeue_outstanding()
 
     def _discard_window(self) -> None:
@@ -608,8 +623,6 @@ class PipelinedConnection:
     def close(self) -> None:
         """Close the socket. The census also calls this, to make room for another connection."""
         self._enter(Event.CLOSE)
-        if self._repeats:
-            self._end_repeat()
         self._client.forget(self)
         self._transport.close(abruptly=bool(self.parser.outstanding))
         self.parser.close()

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from downloader.core import pipeline_depth as depths
 from downloader.core.goodput import Meter
-from downloader.core.pipeline_order import OUT_OF_ORDER, REPEATS, Order, Verdict, contradicted
+from downloader.core.pipeline_order import OUT_OF_ORDER, Order, Verdict, contradicted, is_repeatable
 from downloader.http.origin import Origin
 from downloader.http.pipelined.depth_trial import DepthTrial
 from downloader.http.task import FetchTask
@@ -54,7 +54,7 @@ class OriginState:
     see ``parser``; other origins share them. ``waits``: the number of connections is being adapted, and a
     slow server's depth waits for that. ``trial``: that of the next depth, None if none is under way.
     ``by_trial``: the depth was reached by a trial, and is not measured until the connections are adapted.
-    ``order``: of its responses. ``repeating``: files that are requested again before anything is pipelined.
+    ``order``: of its responses.
     """
 
     __slots__ = (
@@ -77,7 +77,6 @@ class OriginState:
         "no_keepalive",
         "order",
         "origin",
-        "repeating",
         "shapes",
         "trial",
         "trusted",
@@ -99,7 +98,6 @@ class OriginState:
         self._joint = self._tail + self._head
         self.depth = depth
         self.order = _NEW
-        self.repeating = 0
         self._pipelined = 0  # files stored of windows
         self.fallback_count = self.limit = self._broke_at = self._body_size = 0
         self.no_keepalive = self.trusted = self.waits = self.by_trial = False
@@ -142,7 +140,7 @@ class OriginState:
 
     def wants_repeats(self) -> bool:
         """Return whether the next file that is in flight alone is to be requested again."""
-        return self.order.repeated + self.repeating < REPEATS and not self.order.why
+        return not (is_repeatable(self.order) or self.order.why)
 
     def record_responses(self, now: float, count: int) -> None:
         """Record ``count`` more responses; the depth may change."""

@@ -88,6 +88,8 @@ class Recheck:
             return self._ask_alone()
         self._seen.update(zip(self._indices, answers, strict=True))
         seen = self._seen
+        if self.single:
+            return False
         if len(seen) < self._wanted and self._choose(self._wanted - len(seen)):
             return True
         known = {index: answer for index, answer in seen.items() if answer is not None}
@@ -111,10 +113,11 @@ class Recheck:
     def in_step(self) -> bool:
         """Whether the last response shows that none was too many: else it would be the one before it.
 
-        After a single file that is as after any other with one request in flight.
+        After a single file that is not another one now, that is as after any other with one request in
+        flight.
         """
         if self.single:
-            return True
+            return self.same or not self._seen
         answers = [(_answer(self.held[index][1]), again) for index, again in self._seen.items()]
         if not answers:
             return False
@@ -125,6 +128,12 @@ class Recheck:
             and None not in (last, before)
             and last != before
         )
+
+    @property
+    def same(self) -> bool:
+        """Whether a single file was the same when it was requested again."""
+        again = self._seen.get(0)
+        return again is not None and again == _answer(self.held[0][1])
 
     def verdict(self, order: Order) -> Verdict:
         """Return what follows from the responses, and from ``order``, what was known before."""

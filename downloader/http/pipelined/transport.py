@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 import gevent
+from gevent.monkey import get_original
 
 from downloader.process.private_parts import raw_socket, tls_object
 
@@ -29,6 +30,8 @@ _WIDE = 2 << 20
 _READ, _WRITE = 1, 2
 _RECORD = 16 << 10  # maximum size of a TLS record
 _FULL = _RECORD // 2
+_POLL = get_original("select", "poll")
+_PEEK = socket.MSG_PEEK
 _QUICKACK = getattr(socket, "TCP_QUICKACK", None)  # Linux
 
 SHORTEST_REST = 0.005 if _QUICKACK is not None else 0.25
@@ -59,6 +62,7 @@ class Transport:
         "_connection",
         "_end",
         "_on_error",
+        "_poll",
         "_raw",
         "_tls",
         "_unsent",
@@ -83,6 +87,8 @@ class Transport:
         self._tls: Any = tls_object(sock)
         # gevent's sockets are non-blocking underneath.
         self._raw = raw_socket(sock)
+        self._poll = _POLL()  # the system's own, which does not switch to the hub
+        self._poll.register(sock.fileno(), _READ)
         self._buffer = buffer
         self._end: OSError | None = None
         self.receive: Callable[[bool], int] = self._receive if self._tls is None else self._receive_tls
@@ -198,6 +204,15 @@ class Transport:
     def usable(self) -> bool:
         """Return whether the idle connection is open and nothing has arrived on it."""
         return bool(self._connection.is_connected)
+
+    def unread(self) -> bool:
+        """Return whether data has arrived that is not read yet; an end is none. Cheaper than ``usable``."""
+        if not self._poll.poll(0) or self._raw is None:
+            return False
+        try:
+            return bool(self._raw.recv(1, _PEEK))
+        except OSError:
+            return False
 
     def close(self, *, abruptly: bool = False) -> None:
         """Close the connection; ``abruptly``: shut it down first, without waiting for data in transit."""

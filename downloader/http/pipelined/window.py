@@ -87,6 +87,13 @@ class Window:
         self.counted = len(completed)
         return fresh
 
+    def count_recheck(self, now: float) -> None:
+        """Take the time since ``last_sent`` for the longest latency, if it is longer.
+
+        A response that was too many arrives at once, and the true one behind it as late as any.
+        """
+        self.slowest = max(self.slowest, now - self.last_sent)
+
     def _record_latency(self, latency: float, batch: TaskBatch, count: int) -> None:
         batch.latency.add(latency, count)
         if latency > self.slowest:

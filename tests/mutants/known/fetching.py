@@ -417,12 +417,12 @@ KNOWN = (
         (f"{PIPELINING}test_surplus_response_is_not_stored[64-7-0.02]",),
     ),
     Mutant(
-        "window stored although out of step",
-        "the same, where the surplus response was detected in time",
+        "a response that came with another one is stored",
+        "one that was too many arrives behind the next request, and the true one just after it",
         "PipelinedConnection._desynchronized",
-        "if single or not self._deep:\n    self._commit_window()",
-        "self._commit_window()",
-        (f"{PIPELINING}test_surplus_response_is_not_stored[64-7-0.02]",),
+        "first or (recheck is not None and recheck.same)",
+        "True",
+        (f"{PIPELINING}test_surplus_response_behind_the_next_request_is_not_stored[64]",),
     ),
     Mutant(
         "windows are stored without a recheck",
