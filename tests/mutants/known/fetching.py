@@ -797,6 +797,14 @@ KNOWN = (
         ),
     ),
     Mutant(
+        "a cookie has the Path that it names, whatever that is",
+        'a wall whose cookie has Path="/" redirects for ever, where curl gets the file',
+        "parse_set_cookie",
+        "given if given.startswith('/') else ''",
+        "given",
+        ("tests/faults/test_cookies.py::test_cookies_are_read_by_rfc_6265[requests]",),
+    ),
+    Mutant(
         "cookies stay with the host that set them",
         "a login at sso.site.test is none at a.site.test: a redirect loop, where curl -b '' gets the file",
         "_domains",
