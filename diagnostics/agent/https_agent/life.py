@@ -325,6 +325,8 @@ class Agent(object):
     def _on_request(self, frame):
         # type: (Optional[FrameType]) -> None
         """Probe, or wait for the probe, as at a connection: where a kept one serves all, none is opened."""
+        if id(choice.current()) in self._at:
+            return  # it was let on: a login may be of two requests, and others wait for the end of both
         if self._begun or choice.in_greenlet():
             self._on_connection(frame)
         elif native.is_here():

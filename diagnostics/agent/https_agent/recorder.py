@@ -362,6 +362,7 @@ def _note_connecting(module):
     if module.__name__ in _KEEPERS:
         _note_requests(module)
 
+
 def _note_requests(module):
     # type: (ModuleType) -> None
     """Record the requests that clients make on HTTPS connections that they have kept."""
@@ -372,7 +373,8 @@ def _note_requests(module):
         if record.on_request is not None and is_kept(arguments["self"]):
             record.on_request(frame)
 
-    wrapping.wrap(getattr(module, cls), name, before)
+    if hasattr(module, cls):  # it has another name in other versions
+        wrapping.wrap(getattr(module, cls), name, before)
 
 
 def _is_kept(own):
@@ -390,7 +392,7 @@ _KEEPERS = {
     "httpcore._sync.http11": (
         "HTTP11Connection",
         "handle_request",
-        lambda own: own._request_count and own._origin.scheme == b"https",
+        lambda own: getattr(own, "_request_count", 0) and own._origin.scheme == b"https",
     ),
     "geventhttpclient.connectionpool": (
         "ConnectionPool",

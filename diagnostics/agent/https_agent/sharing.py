@@ -116,7 +116,7 @@ def alike(seen):
 
 def judged(seen):
     # type: (List[Sighting]) -> Sharing
-    """Return for how many greenlets there is a client like that of the first of ``seen``, which are alike."""
+    """Return how many clients there are like that of the first of ``seen``, which are alike."""
     first, number = seen[0], len(seen)
     if not first.levels:  # it is made for each request, or none that can be copied
         return Sharing(1, False, SHARED, number)
