@@ -58,7 +58,7 @@ def unlike(case: Case, cause: str) -> str:
             f"no verdict: {seen} greenlets were seen at once, each with a client of its own, and copies"
             f" of it wait for each other: they share what the clients do not; {_ADVICE}"
         )
-    few = sharing["evidence"] == "unclear" and (seen == 1 or case.in_threads)
+    few = sharing["evidence"] == "unclear" and (seen == 1 or case.in_threads) and not held
     if verdict == "serialized" and few and (cause in _TURNS or _is_held_in_hook(case, cause)):
         who = "only one greenlet was seen with it" if seen == 1 else f"only {seen} were seen in the pool"
         return (

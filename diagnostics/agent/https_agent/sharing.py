@@ -60,6 +60,16 @@ class Sighting(object):
             frame = frame.f_back
         self.connects = connects
 
+    def queued(self):
+        # type: () -> int
+        """Return how many requests wait now for a worker of the executor that the client has."""
+        found = 0
+        for each in self.levels.values():
+            for value in list(getattr(each, "__dict__", {}).values()):
+                tasks = getattr(value, "__dict__", {}).get("_work_queue")
+                found += tasks.qsize() if tasks is not None else 0
+        return found
+
     def shares(self, name, other):
         # type: (str, Sighting) -> bool
         """Return whether the two have the same at the level ``name``."""
@@ -121,7 +131,8 @@ def judged(seen):
     if not first.levels:  # it is made for each request, or none that can be copied
         return Sharing(1, False, SHARED, number)
     if number == 1:
-        return Sharing(1, False, UNCLEAR, 1)
+        # Those that wait for the client's own worker share it.
+        return Sharing(1, False, SHARED if first.queued() >= turns.SOME else UNCLEAR, 1)
     groups = _groups(seen, Sighting.waits_with)
     largest = max(len(each) for each in groups)
     connecting = sum(each.connects for each in seen)
