@@ -275,6 +275,7 @@ SSL = [("/usr/lib/python3.11/ssl.py", 7, "do_handshake")]
         ("app.errors.ApiError", "failed", OWN, ["requests.ConnectionError"], False),
         ("ConnectionError", "reset", OWN, [], False),
         ("ValueError", "Context has already been used to create a Connection", SSL, [], True),
+        ("RuntimeError", "cannot schedule new futures after interpreter shutdown", SSL, [], True),
         ("RecursionError", "depth", OWN, [], False),
         ("AttributeError", "no attribute", SSL, [], False),
         ("gevent.LoopExit", "blocks forever", OWN, [], False),
