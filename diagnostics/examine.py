@@ -113,7 +113,7 @@ def diagnose(
             f"the program has tried no HTTPS connection: measured was {seen.result.get('name')};"
             " name a fetch of it with --app"
         )
-    notes += filter(None, [both_ways.shown(seen)])
+    notes += filter(None, [both_ways.shown(seen, judgement.verdict)])
     held = [_shown(case, each) for each in case.held[:5]]
     return Diagnosis(
         verdict=judgement.verdict,
