@@ -347,7 +347,7 @@ def test_requirements_in_a_zip_file(tmp_path: Path) -> None:
 
 def test_program_with_a_path_of_its_own_that_cannot_be_handed_on(tmp_path: Path) -> None:
     path = f"{tmp_path}/app:{tmp_path}/libs"
-    long = "sys.path += [f'/nowhere/' + 'x' * 100 + str(number) for number in range(30_000)]"
+    long = "sys.path += ['/nowhere/' + 'x' * 100 + str(number) for number in range(30_000)]"
     called = without_site(tmp_path, path=path, before=long)
     assert called.stdout == (
         "BootError cannot start a process: Argument list too long; sys.path is handed on in its arguments\n"
