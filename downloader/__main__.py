@@ -11,14 +11,18 @@ import gc
 import sys
 
 try:
-    from downloader.process.isolation import guard
+    from downloader.process.isolation import guard, why_missing
 
     guard()
     gc.disable()
-
-    from downloader.cli import main as cli
-    from downloader.process.interrupts import inherit_none
-
+    try:
+        from downloader.cli import main as cli
+        from downloader.process.interrupts import inherit_none
+    except ModuleNotFoundError as error:
+        if not (why := why_missing()):
+            raise
+        sys.stderr.write(f"downloader: error: {error}; {why}\n")
+        sys.exit(2)
     gc.enable()
 except KeyboardInterrupt:
     sys.exit(130)  # nothing has begun

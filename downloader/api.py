@@ -87,7 +87,10 @@ def download(config: Config) -> Report:
     try:
         answer = msgspec.json.decode(text, type=Answer)
     except UNDECODABLE:
-        raise BootError(f"the run's own process ended with status {status} and no report") from None
+        why = isolation.why_missing() if status == 1 else ""  # it has told what it did not find
+        raise BootError(
+            f"the run's own process ended with status {status} and no report{why and f'; {why}'}"
+        ) from None
     if answer.report is not None:
         return answer.report
     kind = getattr(errors, answer.error, DownloaderError)

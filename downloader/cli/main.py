@@ -43,6 +43,7 @@ from downloader.core.limits import MOST_CONNECTIONS, MOST_WORKERS
 from downloader.core.pipeline_order import doubtful_text
 from downloader.errors import ROW_FAULTS, ConfigError, DownloaderError
 from downloader.process.interrupts import Interrupted, interruptible
+from downloader.process.isolation import why_missing
 from downloader.process.standard_streams import outlive_stderr, own_standard_streams
 from downloader.reporting.console import Console, one_line, say, say_json
 
@@ -424,6 +425,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         console.trace()
         if isinstance(error, FileNotFoundError) and (lost := _lost_directory()):
             console.complain(lost)
+            return ConfigError.exit_code
+        if isinstance(error, ModuleNotFoundError) and (why := why_missing()):
+            console.complain(f"{error}; {why}")
             return ConfigError.exit_code
         defect = f"a defect in the downloader: {type(error).__name__}: {error}; -vv shows where"
         console.complain(refusal(error) or defect)

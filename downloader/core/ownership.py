@@ -68,6 +68,8 @@ class Rules(msgspec.Struct, frozen=True):
     ``foreign_before_ns``: a file last changed before this time existed before the job; 0 if the
     destination was empty. ``lost_before_ns``: a file last changed before this time may be what a power
     cut left of an item; 0 if there was no power cut, or if several items can have the same name.
+    ``known_before_ns``: a file last changed before this time was stored by no item since the source began
+    to be read again (--relist); 0 if that is not known.
     ``existing``: the value of --existing. ``temporary``: prefix of temporary names, where several runs
     store into one destination. ``sole_owners``: no two items can have the same name, or nobody will search
     the journal for the owner of one.
@@ -78,6 +80,7 @@ class Rules(msgspec.Struct, frozen=True):
     existing: Existing = "replace"
     temporary: str = ""
     sole_owners: bool = False
+    known_before_ns: int = 0
 
 
 _EXISTING = {

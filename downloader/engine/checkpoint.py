@@ -77,8 +77,13 @@ class Checkpoint:
 def _counted(outcome: Outcome, lease: Lease) -> Outcome:
     """Return ``outcome``, which ends or narrows ``lease``, with the counts that a report is to have.
 
-    Items of a shard that were fetched again have failed for the journal until that is published.
+    Items of a shard that were fetched again have failed for the journal until that is published. Items
+    whose name is contested are pending until it is known who owns it.
     """
     if isinstance(outcome, Returned) and lease.shards and lease.only:
         return msgspec.structs.replace(outcome, tally=Tally())
-    return outcome
+    if not isinstance(outcome, (BatchDone, Narrowed)):
+        return outcome
+    contested = len([each for each in outcome.failures if each.code == "name-taken"])
+    tally = outcome.tally + Tally(failed=-contested)
+    return msgspec.structs.replace(outcome, tally=tally) if contested else outcome

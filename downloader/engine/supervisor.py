@@ -40,6 +40,7 @@ from downloader.messages import (
     Credit,
     Drain,
     Ended,
+    Failure,
     Finish,
     FromChild,
     Heartbeat,
@@ -62,6 +63,7 @@ from downloader.reporting.report import failed_text
 from downloader.reporting.stats import RunStats
 from downloader.storage.destination import Destination
 from downloader.storage.journal import Journal
+from downloader.storage.name_owners import CHUNK
 
 __all__ = ["RunStats", "Supervisor"]
 
@@ -209,20 +211,22 @@ class Supervisor:
 
     def _fetch_contested(self) -> bool:
         """Fetch the items again, once, whose name no other item owns; return whether there are any."""
-        if self._phase is Phase.SETTLING or self.result.stop is not None:
+        if self.result.stop is not None:
             return False
-        claims = self._destination.settle_names()
-        count = sum(map(len, claims.values()))
-        if not count:
-            return False
-        if self._config.reads_stdin:
+        claims = {} if self._phase is Phase.SETTLING else self._destination.settle_names()
+        if claims and self._config.reads_stdin:
+            count = sum(map(len, claims.values()))
             self._progress.log(
                 "warning",
                 f"{count} files failed for names that no other item owns; the same command fetches them",
             )
+            claims = {}
+        for failure in self._journal.take_names(claims, CHUNK):
+            self.result.tally += Tally(failed=1)
+            self._log_failed(failure)
+        if not claims:
             return False
         self._enter(RunEvent.CONTESTED)
-        self.result.tally += Tally(failed=-count)
         self._queue.revisit(claims)
         if self._pool.get(FEEDER) is None:
             self._spawn_feeder()
@@ -268,9 +272,12 @@ class Supervisor:
     def _add_outcome(self, process: Process, outcome: BatchDone | Narrowed | Returned) -> None:
         self._checkpoint.add(process.number, outcome)
         process.reported(outcome.tally)
-        for failure in (
-            () if isinstance(outcome, Returned) or not self._config.verbose else outcome.failures
-        ):
+        for failure in () if isinstance(outcome, Returned) else outcome.failures:
+            if failure.code != "name-taken":  # that is told when it is known who owns the name
+                self._log_failed(failure)
+
+    def _log_failed(self, failure: Failure) -> None:
+        if self._config.verbose:
             self._progress.log("info", f"failed: {failed_text(failure)}")
 
     def _pass_on(self, number: int, found: HostPause | OutOfOrder) -> None:

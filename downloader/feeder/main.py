@@ -10,12 +10,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import repeat
+from pathlib import Path
 
 import msgspec
 
 from downloader.config.config import Config
 from downloader.core.frames import MAX_FRAME
-from downloader.core.item_digests import decode_digests, item_digests
+from downloader.core.item_digests import Digest, decode_digests, item_digests
 from downloader.core.item_states import OWNED, UNOWNED, Claim, claimed
 from downloader.core.listing import NO_SERVER, ONE_FILE
 from downloader.core.name_list import encode_names
@@ -46,6 +47,7 @@ from downloader.sources.source import ChecksFiles, Closes, DeclaresColumns, Fetc
 from downloader.storage.destination import home_of
 from downloader.storage.known_names import Known
 from downloader.storage.known_names import exists as is_read_again
+from downloader.storage.name_owners import file_before
 
 __all__ = ["check", "run"]
 
@@ -56,11 +58,17 @@ _FAILURE_BYTES = 300
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def run(config: Config, name_key: bytes, link: PlainChildLink, ready: Callable[[bool], Ready]) -> None:
+def run(
+    config: Config,
+    name_key: bytes,
+    link: PlainChildLink,
+    ready: Callable[[bool], Ready],
+    known_before_ns: int = 0,
+) -> None:
     """Recall the batches that the journal has open, then read on from its cursor.
 
-    ``name_key``: see ``core.naming.url_name``. Raises SourceError when the source breaks off, ConfigError
-    if it is found wrong before any batch is sent.
+    ``name_key``: see ``core.naming.url_name``. ``known_before_ns``: see ``core.ownership.Rules``. Raises
+    SourceError when the source breaks off, ConfigError if it is found wrong before any batch is sent.
     """
     # First: this imports requests where the source is listed with it, and `ready` must check that.
     lister: Lister
@@ -82,7 +90,8 @@ def run(config: Config, name_key: bytes, link: PlainChildLink, ready: Callable[[
             gevent.spawn(_beat, link)
         outbox = _Outbox(link, config)
         try:
-            _obey(config, link, outbox, lister, duplicates)
+            look = _LookAhead(config, name_key, link, known_before_ns)
+            _obey(config, link, outbox, lister, duplicates, look)
         except ConfigError as error:
             if not outbox.sent:
                 raise
@@ -129,7 +138,12 @@ class _Outbox:
 
 
 def _obey(
-    config: Config, link: PlainChildLink, outbox: _Outbox, lister: Lister, duplicates: Duplicates | None
+    config: Config,
+    link: PlainChildLink,
+    outbox: _Outbox,
+    lister: Lister,
+    duplicates: Duplicates | None,
+    look: _LookAhead,
 ) -> None:
     """Carry out commands until the last one."""
     inbox = _Inbox(link)
@@ -149,24 +163,71 @@ def _obey(
             outbox.send(_batch(command.seq, page, recalled=True, digests=digests and bool(page.cursor)))
         elif isinstance(command, Continue):
             with contextlib.ExitStack() as opened:
-                known = _known(config, command.seq)
+                known = _known(config, command.seq, look, unique=duplicates is not None)
                 if known:
                     opened.callback(known.close)
                 if duplicates:
                     duplicates.go_on(command.seq)
-                _read_on(config, outbox, inbox, lister.pages, command, known, duplicates)
+                _read_on(config, outbox, inbox, lister.pages, command, known, duplicates, look)
         elif isinstance(command, Finish):
             return
 
 
-def _known(config: Config, seq: int) -> Known | None:
-    """Return the table of known names, None if the source is not read again."""
+class _LookAhead:
+    """Reads the list behind a page a second time, for ``Known``.
+
+    ``cursor``: that behind the page. ``left``: how many items --limit leaves behind it, -1 for all.
+    """
+
+    def __init__(self, config: Config, name_key: bytes, link: PlainChildLink, known_before_ns: int) -> None:
+        self._config = config
+        self._name_key = name_key
+        self._link = link
+        self._known_before_ns = known_before_ns
+        self.cursor = b""
+        self.left = -1
+
+    def own_file(self, name: str) -> int:
+        """Return which file has that name, see ``Known``."""
+        if not self._known_before_ns:
+            return 0
+        config = self._config
+        return file_before(Path(config.local_output), name, config.layout, self._known_before_ns)
+
+    def items(self) -> Iterator[tuple[list[str], list[Digest]]]:
+        """Yield names and digests of the items behind the page, see ``Known``."""
+        if self._config.reads_stdin:
+            raise SourceError("standard input can be read once")
+        lister = source_kind(self._config).lister(self._config, _fetch_nothing, self._name_key)
+        with contextlib.ExitStack() as opened:
+            if isinstance(lister, Closes):
+                opened.callback(lister.close)
+            told, left = time.monotonic(), self.left
+            for page in lister.pages(self.cursor, lambda: BATCH_ITEMS) if left else ():
+                items = page.items if left < 0 else page.items[:left]
+                packed = item_digests(items) if items else b""
+                yield [item.name for item in items], decode_digests(packed, len(items))
+                left -= len(items)
+                if not left:
+                    return
+                if time.monotonic() > told + _BEAT_EVERY:
+                    self._link.send(Heartbeat(Tally(), 0))
+                    told = time.monotonic()
+
+
+def _known(config: Config, seq: int, look: _LookAhead, *, unique: bool) -> Known | None:
+    """Return the table of known names, None if the source is not read again.
+
+    ``unique``: no two items have one name.
+    """
     try:
         home = open_home(home_of(config.journal_root))
     except (FileNotFoundError, NotADirectoryError):
         return None  # there is no destination, as in a dry run
     with home:
-        return Known(home, seq) if is_read_again(home) else None
+        if not is_read_again(home):
+            return None
+        return Known(home, seq, look.own_file, None if unique else look.items)
 
 
 class _Inbox:
@@ -290,6 +351,7 @@ def _read_on(
     start: Continue,
     known: Known | None,
     duplicates: Duplicates | None,
+    look: _LookAhead,
 ) -> None:
     link = outbox.link
     seq, listed = start.seq, start.listed
@@ -313,6 +375,8 @@ def _read_on(
         if read.note:
             link.send(Log("warning", read.note))
         page = duplicates.settle(seq, read) if duplicates else read
+        look.cursor = read.cursor
+        look.left = config.limit - listed - len(read.items) if config.limit else -1
         batch = _batch(seq, page, known=known, digests=digests)
         if config.again:
             batch = msgspec.structs.replace(batch, marks=_owned(page.items))

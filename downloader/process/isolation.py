@@ -24,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
 
-__all__ = ["ROOT", "begin", "child", "environment", "guard", "handed_on", "is_exposed"]
+__all__ = ["ROOT", "begin", "child", "environment", "guard", "handed_on", "is_exposed", "why_missing"]
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 """The directory (or zip file) that contains our packages."""
@@ -68,7 +68,7 @@ def handed_on(dest: str = "") -> list[str]:
     Python itself puts that there, for the script; modules in it may have the names of others.
     """
     path = [entry for entry in _guarded(sys.path, dest) if os.path.isabs(entry)]
-    file = None if _is_safe() else getattr(sys.modules["__main__"], "__file__", None)
+    file = None if _is_safe() else getattr(sys.modules.get("__main__"), "__file__", None)
     beside = file and os.path.dirname(_real(file))
     # Once: the program or PYTHONPATH may name it, too.
     first = next((entry for entry in path if _real(entry) == beside), "")
@@ -136,10 +136,26 @@ def is_exposed(dest: str) -> bool:
 
     Python then imports from there before ``guard`` can be called.
     """
-    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     return (
         spec is not None and spec.name in _COMMANDS and not _is_safe() and _real(os.curdir) == _real(dest)
     )
+
+
+def why_missing() -> str:
+    """Return why a module that others find is not found here, and what to do; "" if that is not known."""
+    if relative := _relative_entries():
+        return (
+            f"nothing is imported from {relative[0]}, which PYTHONPATH names relatively: "
+            "make its entries absolute"
+        )
+    for entry in sys.path:
+        if os.path.isfile(entry):
+            return (
+                f"{entry} is a zip file, from which nothing compiled is imported: "
+                "install the requirements into a directory"
+            )
+    return ""
 
 
 def _is_safe() -> bool:
@@ -162,12 +178,12 @@ class _Packages:
 
 def _unwanted(dest: str) -> set[str]:
     """Return the real paths of the current directory, ``dest``, and the relative entries of PYTHONPATH."""
-    relative = [
-        entry
-        for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep)
-        if entry and not os.path.isabs(entry)
-    ]
-    return {"", *map(_real, (os.curdir, *relative, dest))}
+    return {"", *map(_real, (os.curdir, *_relative_entries(), dest))}
+
+
+def _relative_entries() -> list[str]:
+    entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return [entry for entry in entries if entry and not os.path.isabs(entry)]
 
 
 def _interpreters_own() -> set[str]:

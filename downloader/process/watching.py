@@ -8,6 +8,7 @@ silent for ever.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import resource
 import selectors
@@ -135,7 +136,8 @@ def start(argv: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
     try:
         return subprocess.Popen(argv, **options)
     except OSError as error:
-        raise BootError(f"cannot start a process: {error.strerror}") from error
+        long = "; sys.path is handed on in its arguments" if error.errno == errno.E2BIG else ""
+        raise BootError(f"cannot start a process: {error.strerror}{long}") from error
 
 
 def end(process: subprocess.Popen[Any]) -> int:

@@ -210,7 +210,8 @@ class FilesSink:
         except (OSError, FetchError):
             return Claim(OWNED)
         # Another item may have stored it, when somebody had removed that of this one.
-        return Claim(OWNED, file_id(found) if self.rules.sole_owners else unsettled(file_id(found)))
+        sole = self.rules.sole_owners or found.st_ctime_ns < self.rules.known_before_ns
+        return Claim(OWNED, file_id(found) if sole else unsettled(file_id(found)))
 
     def standing(self, name: str) -> tuple[int, int] | None:
         """See ``Sink``."""

@@ -59,6 +59,7 @@ class _Raw(io.RawIOBase):
 
     def __init__(self, packed: _Packed) -> None:
         self._packed = packed
+        self._begun = False
 
     def readable(self) -> bool:
         return True
@@ -67,8 +68,11 @@ class _Raw(io.RawIOBase):
         try:
             data = self._packed.read1(len(buffer))
         except Exception as error:
+            if self._begun and isinstance(error, gzip.BadGzipFile) and "Not a gzipped" in str(error):
+                raise OSError("something else follows the compressed data") from error
             # Each decompressor has errors of its own.
             raise error if isinstance(error, READ_ERRORS) else OSError(str(error)) from error
+        self._begun = self._begun or bool(data)
         buffer[: len(data)] = data
         return len(data)
 

@@ -98,6 +98,7 @@ class Destination:
     ``cut_off``: the machine went down while a run was active here. ``rules``: how to treat existing files
     with the names of items. ``reserved``: names that no item may have, each with the option of the file.
     ``relisting``: the source is to be read from its beginning, and the journal has its former items still.
+    ``known_before_ns``: see ``core.ownership.Rules``.
     """
 
     def __init__(self, config: Config) -> None:
@@ -174,6 +175,7 @@ class Destination:
         self.relisting = False
         if config.relist:
             self._read_again()
+        self.known_before_ns = self.journal.relisted_ns if known.exists(self.home) else 0
         self._tidy()
         self.before: Tally = Tally() if self.relisting else self.journal.tally()
         self.listed_before: int = 0 if self.relisting else self.journal.position()[2]
@@ -338,6 +340,9 @@ class Destination:
             begun_anew = known.exists(self.home)
             known.write(self.home, self.journal)
             known_records.write(self.home, self.journal, keep=begun_anew)
+            # Where a name may be another one's file, too, its owner is searched for when all is listed.
+            folds = not self._has_shards and folds_names(self._config.local_output)
+            self.journal.relist(0 if folds else self._now)
             self.relisting = True
             if source_kind(self._config).editable:
                 self.begin_anew()
@@ -388,7 +393,10 @@ class Destination:
             unique = False
         lost_before = self.job.lost_before_ns if unique else 0
         sole = unique or bool(self._config.slice)
-        return Rules(self.job.foreign_before_ns, lost_before, self._config.existing, self._prefix, sole)
+        return Rules(
+            *(self.job.foreign_before_ns, lost_before, self._config.existing, self._prefix, sole),
+            known_before_ns=self.known_before_ns,
+        )
 
     @property
     def _prefix(self) -> str:

@@ -9,7 +9,8 @@ Checksums and counts (``table``) detect a damaged journal, which is then not use
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -41,6 +42,11 @@ from downloader.storage.table import Rows
 __all__ = ["NAME", "BatchRow", "JobSpec", "Journal"]
 
 NAME = "journal.sqlite"
+
+# The code of a ``name-taken`` failure in a row until it is known whether another item owns the name. Such
+# an item is pending.
+_CONTESTED = "contested"
+_NAME_TAKEN = "name-taken"
 
 _KEYS = ("job", "ended", "running", "unsynced")  # each has a row from the start
 _BATCH = ("seq", "count", "done", "stored", "failed", "bytes", "unverified", "sum")
@@ -104,8 +110,8 @@ class Journal:
         if wrong or strange:
             raise rows.damaged(f"{wrong + strange} rows are not what was written")
         try:
-            for code in self.failures_by_code():
-                failure_kind(code)
+            for code in self._rows.counted("SELECT code, 1 FROM failure GROUP BY code"):
+                failure_kind(_told(code))
         except (KeyError, ValueError):
             raise rows.damaged("a failure in it has a code that there is not") from None
         if batches and (first, last) != (0, batches - 1):
@@ -159,6 +165,15 @@ class Journal:
     def complete(self, when: str) -> None:
         """Record that all listed items are stored since ``when``."""
         self._put("completed", when)
+
+    @property
+    def relisted_ns(self) -> int:
+        """Return what ``relist`` has recorded last, 0 if nothing."""
+        return int(self._get("relisted") or 0)
+
+    def relist(self, before_ns: int) -> None:
+        """Record that the source is read again; ``before_ns``: ``core.ownership.Rules.known_before_ns``."""
+        self._put("relisted", str(before_ns))
 
     def begin_anew(self) -> None:
         """Forget all listed items, so that the source is read again."""
@@ -371,7 +386,8 @@ class Journal:
         for index in finished or ():
             rows.delete("failure", "seq = ? AND idx = ?", seq, index)
         for f in outcome.failures:
-            rows.add("failure", seq, f.index, f.name, f.url, f.code, f.detail, f.attempts)
+            code = _CONTESTED if f.code == _NAME_TAKEN else f.code
+            rows.add("failure", seq, f.index, f.name, f.url, code, f.detail, f.attempts)
         (failed,) = rows.figures("SELECT count(*) FROM failure WHERE seq = ?", seq)
         stored, size = sums
         unverified = before[6] + outcome.tally.unverified
@@ -379,12 +395,19 @@ class Journal:
         rows.put("published", seq, marks)
 
     def tally(self, *, open_too: bool = False) -> Tally:
-        """Return the sums over batches that are done and, with ``open_too``, over open ones as recorded."""
+        """Return the sums over batches that are done and, with ``open_too``, over open ones as recorded.
+
+        Items whose name is contested have not failed.
+        """
+        done = "" if open_too else " WHERE done = 1"
         stored, failed, size, unverified = self._rows.figures(
-            "SELECT sum(stored), sum(failed), sum(bytes), sum(unverified) FROM batch"
-            + ("" if open_too else " WHERE done = 1")
+            f"SELECT sum(stored), sum(failed), sum(bytes), sum(unverified) FROM batch{done}"
         )
-        return Tally(stored, 0, failed, size, unverified)
+        (contested,) = self._rows.figures(
+            f"SELECT count(*) FROM failure JOIN (SELECT seq FROM batch{done}) USING (seq) "
+            f"WHERE code = '{_CONTESTED}'"
+        )
+        return Tally(stored, 0, failed - contested, size, unverified)
 
     def unfinished(self) -> Iterator[BatchRow]:
         """Yield batches that are open or have failures, ascending; rows may be settled meanwhile."""
@@ -441,11 +464,11 @@ class Journal:
     # failures
 
     def failures(self, seq: int | None = None) -> Iterator[Failure]:
-        """Yield the failed files of one batch, or of all."""
+        """Yield the failed files of one batch; or of all, except those whose name is contested."""
         where = () if seq is None else (seq,)
-        query = ("WHERE seq = ? " if where else "") + "ORDER BY seq, idx"
-        for row in self._rows.select("failure", query, *where):
-            yield Failure(*row[1:])
+        query = "WHERE seq = ?" if where else f"WHERE code != '{_CONTESTED}'"
+        for row in self._rows.select("failure", f"{query} ORDER BY seq, idx", *where):
+            yield _failure(row)
 
     def damaged_names(self) -> Iterator[str]:
         """Yield the names of the files that are recorded as damaged, in batches that are done."""
@@ -453,19 +476,36 @@ class Journal:
             yield row[2]
 
     def failures_by_code(self) -> dict[str, int]:
-        """Return the number of failures by code."""
-        return self._rows.counted("SELECT code, count(*) FROM failure GROUP BY code ORDER BY 2 DESC")
+        """Return the number of failures by code, without the items whose name is contested."""
+        return self._rows.counted(
+            f"SELECT code, count(*) FROM failure WHERE code != '{_CONTESTED}' GROUP BY code ORDER BY 2 DESC"
+        )
 
     def contested(self, after: tuple[int, int], most: int) -> list[tuple[int, Failure]]:
-        """Return at most ``most`` ``name-taken`` failures of finished batches, with these, in order.
+        """Return at most ``most`` failures of finished batches, with these, in order: of contested names.
 
-        They follow the item ``after`` (batch, index).
+        They follow the item ``after`` (batch, index). It is not known yet whether another item owns the
+        name.
         """
         finished = "(SELECT done FROM batch WHERE batch.seq = failure.seq) = 1"
         query = (
-            f"WHERE (seq, idx) > (?, ?) AND code = 'name-taken' AND {finished} ORDER BY seq, idx LIMIT ?"
+            f"WHERE (seq, idx) > (?, ?) AND code = '{_CONTESTED}' AND {finished} ORDER BY seq, idx LIMIT ?"
         )
-        return [(row[0], Failure(*row[1:])) for row in self._rows.select("failure", query, *after, most)]
+        return [(row[0], _failure(row)) for row in self._rows.select("failure", query, *after, most)]
+
+    def take_names(self, but: Mapping[int, Collection[int]], most: int) -> Iterator[Failure]:
+        """Make contested items, except ``but`` (by batch), fail for good as ``name-taken``; yield those.
+
+        Exhaust it. ``most``: how many are in memory at once.
+        """
+        after = (-1, -1)
+        while found := self.contested(after, most):
+            after = (found[-1][0], found[-1][1].index)
+            taken = [(seq, each) for seq, each in found if each.index not in but.get(seq, ())]
+            with self._rows.transaction():
+                for seq, f in taken:
+                    self._rows.put("failure", seq, f.index, f.name, f.url, f.code, f.detail, f.attempts)
+            yield from (each for _, each in taken)
 
     def mark_damaged(
         self, seq: int, damaged: list[Failure], files: Mapping[int, int], shards: Sequence[int] = ()
@@ -497,6 +537,17 @@ class Journal:
 
     def _claim(self, seq: int, count: int, claims: Mapping[int, Claim]) -> None:
         self._recount(seq, claimed(self.marks(seq), count, claims))
+
+
+def _told(code: str) -> str:
+    """Return the failure code that ``code`` of a row stands for."""
+    return _NAME_TAKEN if code == _CONTESTED else code
+
+
+def _failure(row: tuple[Any, ...]) -> Failure:
+    """Return the failure in a row."""
+    _, index, name, url, code, detail, attempts = row
+    return Failure(index, name, url, _told(code), detail, attempts)
 
 
 def _mistyped(table: str) -> str:

@@ -7,8 +7,10 @@ each listed item in the table. A known file is verified on the disk, as after a 
 What is known belongs to an item: to its name, its URL, and the size and checksum that it is to have
 (``core.item_digests``). A list that was edited may have another URL under the name of a file, and of
 several items of one name any may have been stored. So an item that was not stored before is fetched, and
-replaces the file of its name only if no other item owns that (``storage.name_owners``). Where nothing but
-the name is known, of a source without URLs and in a journal of an earlier version, the name decides.
+replaces the file of its name only if no other item owns that. Before the first such item the rest of the
+list is read ahead, once: the file is its own if the list has none of those any more that owned it. Where
+that is not known, ``storage.name_owners`` finds the owner when all is listed. Where nothing but the name is
+known, of a source without URLs and in a journal of an earlier version, the name decides.
 
 The table gets its name when it is complete, and is removed when the source has been read to its end. Each
 entry is used for one item only.
@@ -18,7 +20,8 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import chain
 
 from downloader.core.item_digests import Digest
 from downloader.core.item_states import (
@@ -34,6 +37,7 @@ from downloader.core.item_states import (
     unpack,
 )
 from downloader.core.name_list import decode_names
+from downloader.errors import ConfigError, SourceError
 from downloader.files.database import attach, connect, translated
 from downloader.files.database import remove as remove_database
 from downloader.files.directory import Directory
@@ -43,6 +47,8 @@ from downloader.storage.journal import Journal
 __all__ = ["Known", "among", "exists", "remove", "write"]
 
 _NAME = "known.sqlite"
+_RIVAL = -1  # in place of the digest of a URL: for those that had other bytes
+_LISTED = -1  # in place of a batch: the rest of the list has the item
 # `known` has what is known by name alone. A table of an earlier version has no `item`.
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS known (
@@ -125,7 +131,11 @@ def _add(database: sqlite3.Connection, name: str, digest: Digest | None, state: 
     else:
         database.execute("DELETE FROM known WHERE name = ?", (name,))
         same = f"(state & {~FOREIGN}, crc) = (?, ?)"
-        database.execute(f"DELETE FROM item WHERE name = ? AND NOT {same}", (name, state & ~FOREIGN, crc))
+        other = (name, state & ~FOREIGN, crc)
+        if database.execute(f"DELETE FROM item WHERE name = ? AND NOT {same}", other).rowcount:
+            # Which of them has the file by now is not known: this one is not the only one of its name.
+            rival = (name, _RIVAL, 0, state, crc)
+            database.execute("INSERT OR REPLACE INTO item VALUES (?, ?, ?, ?, ?, NULL, NULL)", rival)
     if digest is None:
         database.execute("INSERT INTO known VALUES (?, ?, ?, NULL, NULL)", (name, state, crc))
     else:
@@ -158,10 +168,22 @@ class Known:
     """An open table of names. Every method raises JournalError if SQLite fails.
 
     ``seq`` is the number of the next batch. Entries used for that batch and later ones become available
-    again: the process that used them died before these batches were in the journal.
+    again: the process that used them died before these batches were in the journal. ``own_file``: returns
+    which file has a name, if it was there before the source was read again, else 0. ``ahead``: yields the
+    names and digests of the items behind the batch that is looked up, once; it raises SourceError or
+    ConfigError if it cannot. None: no two items have one name.
     """
 
-    def __init__(self, home: Directory, seq: int) -> None:
+    def __init__(
+        self,
+        home: Directory,
+        seq: int,
+        own_file: Callable[[str], int],
+        ahead: Callable[[], Iterable[tuple[Sequence[str], Sequence[Digest]]]] | None,
+    ) -> None:
+        self._own_file = own_file
+        self._ahead = ahead
+        self._is_known_ahead: bool | None = True if ahead is None else None
         self._path = home / _NAME
         with translated(self._path):
             self._database = connect(self._path, _SCHEMA)
@@ -169,7 +191,9 @@ class Known:
             self._database.execute("PRAGMA synchronous = NORMAL")
             self._database.executescript(_SCHEMA)
             for table in ("known", "item"):
-                self._database.execute(f"UPDATE {table} SET seq = NULL, idx = NULL WHERE seq >= ?", (seq,))
+                self._database.execute(
+                    f"UPDATE {table} SET seq = NULL, idx = NULL WHERE seq >= ? OR seq = {_LISTED}", (seq,)
+                )
 
     def close(self) -> None:
         """Close the table; it stays on the disk."""
@@ -189,16 +213,22 @@ class Known:
 
     def marks_of_items(self, seq: int, items: Sequence[Item], digests: Sequence[Digest]) -> bytes:
         """Return the packed states known for the ``items`` of batch ``seq``; b"" if none is known."""
-        found = ItemStates(len(items))
-        states, crcs = found.arrays
+        result = ItemStates(len(items))
+        states, crcs = result.arrays
         with self._transaction():
             for index, (item, digest) in enumerate(zip(items, digests, strict=True)):
-                if not item.fault:
-                    states[index], crcs[index] = self._known(seq, index, item, digest)
-        return found.packed() if any(states) else b""
+                if item.fault:
+                    continue
+                found = self._known(seq, index, item, digest)
+                if found is None and self._own_file(item.name):
+                    if self._is_known_ahead is None:
+                        self._look_ahead([each.name for each in items], digests)
+                    found = self._superseding(seq, index, item.name)
+                states[index], crcs[index] = found or (UNTOUCHED, 0)
+        return result.packed() if any(states) else b""
 
-    def _known(self, seq: int, index: int, item: Item, digest: Digest) -> tuple[int, int]:
-        """Return what is known of an item: its state and the CRC-32 of its file.
+    def _known(self, seq: int, index: int, item: Item, digest: Digest) -> tuple[int, int] | None:
+        """Return what is known of an item: its state and the CRC-32 of its file. None: others had its name.
 
         One that is to have another size or checksum than before is OWNED: it is fetched, and replaces its
         file; UNOWNED, if that is a kept one. Where several items share a file, none is known to own it if
@@ -209,9 +239,10 @@ class Known:
         ).fetchall()
         if not rows:
             return self._by_name(seq, index, item.name, item.size)
-        mine = [row for row in rows if row[0] == digest.url and row[4:] in ((None, None), (seq, index))]
+        free = ((None, None), (_LISTED, 0), (seq, index))
+        mine = [row for row in rows if row[0] == digest.url and row[4:] in free]
         if not mine:
-            return UNTOUCHED, 0
+            return None
         url, checksum, state, crc = min(mine, key=lambda row: row[1] != digest.checksum)[:4]
         self._database.execute(
             "UPDATE item SET seq = ?, idx = ? WHERE name = ? AND url = ? AND checksum = ?",
@@ -221,8 +252,33 @@ class Known:
         agrees = digest.checksum in (0, checksum) and item.size in (-1, size)
         if state == OWNED or not agrees:
             lost = UNOWNED if state != OWNED and flags & FOREIGN else OWNED
-            return (lost, 0) if len(rows) == 1 else (UNTOUCHED, 0)
+            return (lost, self._own_file(item.name)) if len(rows) == 1 else (UNTOUCHED, 0)
         return (state if len(rows) == 1 else intent(size, flags)), crc
+
+    def _superseding(self, seq: int, index: int, name: str) -> tuple[int, int] | None:
+        """Return the claim of an item on the file that others had stored, if the source has none of them.
+
+        It is UNOWNED if they all had kept it.
+        """
+        rows = self._database.execute("SELECT state, seq, idx FROM item WHERE name = ?", (name,)).fetchall()
+        if not self._is_known_ahead or any(row[1:] not in ((None, None), (seq, index)) for row in rows):
+            return None
+        self._database.execute("UPDATE item SET seq = ?, idx = ? WHERE name = ?", (seq, index, name))
+        kept = all(row[0] != OWNED and decoded(row[0])[1] & FOREIGN for row in rows)
+        return UNOWNED if kept else OWNED, self._own_file(name)
+
+    def _look_ahead(self, names: Sequence[str], digests: Sequence[Digest]) -> None:
+        """Mark which items the source still has: those of this batch, ``names``, and of all behind it."""
+        assert self._ahead is not None
+        self._is_known_ahead = True
+        try:
+            for several, theirs in chain([(names, digests)], self._ahead()):
+                self._database.executemany(
+                    f"UPDATE item SET seq = {_LISTED}, idx = 0 WHERE name = ? AND url = ? AND seq IS NULL",
+                    ((name, digest.url) for name, digest in zip(several, theirs, strict=True)),
+                )
+        except (SourceError, ConfigError):
+            self._is_known_ahead = False  # whoever reads the list up to there says what is wrong
 
     def _by_name(self, seq: int, index: int, name: str, size: int = -1) -> tuple[int, int]:
         """Return what is known of an item by its name alone; ``size``: what it is to have, or -1."""

@@ -25,7 +25,7 @@ from downloader.core.ownership import content_id, file_id, unsettled
 from downloader.sinks.stored import crc_of, is_inside, open_below, place
 from downloader.storage.journal import Journal
 
-__all__ = ["CHUNK", "damaged_at", "is_left", "settle_contested", "settle_damaged"]
+__all__ = ["CHUNK", "damaged_at", "file_before", "is_left", "settle_contested", "settle_damaged"]
 
 CHUNK = 100_000
 
@@ -163,6 +163,15 @@ def is_left(root: Path, where: str, file: int) -> bool:
     """
     found = _file_at(root / where)
     return not found or file == found or (file != 0 and file == damaged_at(root, where))
+
+
+def file_before(root: Path, name: str, layout: str, before_ns: int) -> int:
+    """Return which file has the name of an item, 0 if none has that was last changed before that time."""
+    try:
+        found = os.lstat(root / where) if is_inside(where := place(name, layout)) else None
+    except OSError:
+        return 0
+    return file_id(found) if found is not None and found.st_ctime_ns < before_ns else 0
 
 
 def _file_at(path: Path) -> int:

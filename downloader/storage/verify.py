@@ -464,7 +464,7 @@ def remarks(found: Verified) -> Iterator[str]:
     """Yield what is to be known of what was compared, and what to do."""
     if found.recorded:
         are = "file is" if found.recorded == 1 else "files are"
-        yield f"{found.recorded:,} {are} recorded as damaged and not fetched again yet"
+        yield f"{found.recorded:,} {are} recorded as damaged or out of date, and not fetched again yet"
     if found.doubtful:
         yield doubtful_text(found.doubtful)
     if not all(problem.endswith((REWRITTEN, SUPERSEDED)) for problem in found.published.values()):

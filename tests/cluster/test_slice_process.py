@@ -57,7 +57,8 @@ path = sys.argv[1]
 with open(path, "wb") as file:
     write_items(file, msgspec.msgpack.encode([Item(f"{number}") for number in range(7)]))
 config = Config(source="http://host.test", output="out", slice=path)
-child = fork(feeder_main(config, SimpleNamespace(name_key=b"", journal=None)), plain=True)
+nowhere = SimpleNamespace(name_key=b"", journal=None, known_before_ns=0)
+child = fork(feeder_main(config, nowhere), plain=True)
 kinds, counts = [], []
 
 def until(kind):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import sysconfig
 import textwrap
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -276,3 +277,80 @@ def test_program_that_makes_its_own_path_calls_download(
 def bare() -> str:
     """Return the Python of this one's virtual environment: it has none of our requirements."""
     return os.path.join(sys.base_prefix, "bin", f"python{sys.version_info[0]}.{sys.version_info[1]}")
+
+
+PROGRAM = """
+import sys
+import downloader
+{before}
+try:
+    downloader.download(downloader.Config(source="nothing.txt", output="d"))
+except downloader.DownloaderError as error:
+    print(type(error).__name__, error)
+"""
+
+
+def without_site(
+    folder: Path, *argv: object, path: str, before: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run Python in ``folder`` with nothing on its path but its library and PYTHONPATH.
+
+    There are ``app``, with our packages, and ``libs``, with the requirements. Without ``argv`` a program is
+    run that calls download(), and does ``before`` first.
+    """
+    for name, target in (("app", ROOT), ("libs", Path(sysconfig.get_path("purelib")))):
+        if not (folder / name).exists():
+            (folder / name).symlink_to(target)
+    (folder / "nothing.txt").touch()
+    return subprocess.run(
+        [sys.executable, "-S", *map(str, argv or ("-c", PROGRAM.format(before=before)))],
+        cwd=folder,
+        env={**environment(), "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+def test_requirements_on_a_relative_path(tmp_path: Path) -> None:
+    """They were missing with a bare traceback, and download() said nothing of them."""
+    advice = "nothing is imported from app, which PYTHONPATH names relatively: make its entries absolute\n"
+    done = without_site(tmp_path, "-m", "downloader", "nothing.txt", "-o", "d", path="app:libs")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"downloader: error: No module named 'click'; {advice}"
+    called = without_site(tmp_path, path="app:libs")
+    assert called.stdout.startswith("BootError the run's own process ended with status 1 ")
+    assert called.stdout.endswith(advice)
+    absolute = f"{tmp_path}/app:{tmp_path}/libs"
+    done = without_site(tmp_path, "-m", "downloader", "nothing.txt", "-o", "d", path=absolute)
+    assert "complete" in done.stdout, done.stderr
+
+
+def test_requirements_in_a_zip_file(tmp_path: Path) -> None:
+    """It was called a defect in the downloader."""
+    with zipfile.ZipFile(tmp_path / "libs.zip", "w") as packed:
+        for package in ("click", "msgspec"):
+            folder = Path(sysconfig.get_path("purelib"))
+            for file in (folder / package).rglob("*"):
+                packed.write(file, file.relative_to(folder))
+    path = f"{tmp_path}/app:{tmp_path}/libs.zip"
+    done = without_site(tmp_path, "-m", "downloader", "nothing.txt", "-o", "d", path=path)
+    assert done.returncode == 2
+    advice = (
+        "is a zip file, from which nothing compiled is imported: install the requirements into a directory"
+    )
+    assert done.stderr.startswith("downloader: error: No module named 'msgspec._core'; ")
+    assert done.stderr.endswith(f"libs.zip {advice}\n")
+    assert not (tmp_path / "d").exists()
+
+
+def test_program_with_a_path_of_its_own_that_cannot_be_handed_on(tmp_path: Path) -> None:
+    path = f"{tmp_path}/app:{tmp_path}/libs"
+    long = "sys.path += ['/nowhere/' + 'x' * 100 + str(number) for number in range(30_000)]"
+    called = without_site(tmp_path, path=path, before=long)
+    assert called.stdout == (
+        "BootError cannot start a process: Argument list too long; sys.path is handed on in its arguments\n"
+    ), called.stderr
+    called = without_site(tmp_path, path=path, before="del sys.modules['__main__']")
+    assert called.stderr == ""

@@ -104,10 +104,60 @@ def test_damaged_file_is_replaced_after_server_failures(run_downloader: Run, tmp
     agree(dest, 0)
 
 
+@pytest.mark.parametrize("end", ["interrupted", "killed"])
+def test_contested_name_is_pending_until_its_owner_is_known(
+    end: str, start: Callable[..., Job], run_downloader: Run, tmp_path: Path
+) -> None:
+    """A run that ended earlier had the item in --failures, and status called the job complete."""
+    dest, urls, failures = tmp_path / "d", tmp_path / "urls.txt", tmp_path / "f.jsonl"
+    asked, opened = Event(), Event()
+
+    def put_there(request: Request) -> Sequence[Step]:
+        if not (dest / "mine").exists():
+            (dest / "mine").write_text("mine")
+        return ok(b"theirs")
+
+    def held(request: Request) -> Sequence[Step]:
+        asked.set()
+        return [Until(opened), *ok(b"last")]
+
+    routes = {"/mine": put_there, "/last": held}
+    with Server(files={f"f{number}": ok(b"f") for number in range(31)}, routes=routes) as server:
+        rows = ["/mine", *(f"/get/f{number}" for number in range(31)), "/last"]
+        urls.write_text("".join(f"{server.url}{row}\n" for row in rows))  # the last is in the next batch
+        argv = (urls, "-o", dest, *ONE, "-v", "--failures", failures, "--pipeline", "off")
+        job = start(*argv)
+        assert asked.wait(60)
+        found = {}
+        while found.get("stored") != 31:  # there is no event for that: the first batch is in the journal
+            found = json.loads(run_downloader("status", dest, "--json").stdout)
+        job.kill(signal.SIGINT if end == "interrupted" else signal.SIGKILL)
+        if end == "interrupted":
+            job.until(lambda: "finishing what is in flight" in job.err)
+            opened.set()
+            assert job.wait() == 130
+            report = json.loads(job.out)
+            assert (report["stored"], report["failed"], report["failed_by_error"]) == (32, 0, {})
+            assert failures.read_text() == ""
+        job.wait()
+        job.alone()
+        opened.set()
+        assert "name-taken" not in job.err
+        found = json.loads(run_downloader("status", dest, "--json").stdout)
+        assert (found["complete"], found["failed"], found["failed_by_error"]) == (False, 0, {})
+        assert found["pending"] == found["listed"] - found["stored"] > 0
+        done = run_downloader(*argv)
+        assert report_with(done)["replaced"] == 1
+        assert "failed: " not in done.stderr
+        assert (dest / "mine").read_bytes() == b"theirs"
+        found = json.loads(run_downloader("status", dest, "--json").stdout)
+        assert (found["complete"], found["pending"], found["failed"]) == (True, 0, 0)
+
+
 def still_damaged(run_downloader: Run, dest: Path, name: str) -> dict[str, Any]:
     """Check that verify says of a file that is recorded as damaged what it said before; return that."""
     text = run_downloader("verify", dest).stdout
-    assert "\n1 file is recorded as damaged and not fetched again yet\n" in text
+    assert "\n1 file is recorded as damaged or out of date, and not fetched again yet\n" in text
     assert f"damaged: {name}\n" in text
     done = run_downloader("verify", dest, "--json")
     seen: dict[str, Any] = json.loads(done.stdout)

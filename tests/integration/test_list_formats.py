@@ -519,6 +519,16 @@ def test_end_that_is_cut_off_close_to_the_beginning(
     assert "cannot be read after line " in line
 
 
+def test_something_else_behind_compressed_data(run_downloader: Run, tmp_path: Path, server: Files) -> None:
+    """It was "not a gzipped file", of which 50 rows had been fetched."""
+    path = write(tmp_path / "l.csv.gz", rows_of(server, 50))
+    path.write_bytes(path.read_bytes() + b"junk\n")
+    done = run_downloader(path, "-o", tmp_path / "d", *ONE)
+    assert done.returncode == 4
+    assert "something else follows the compressed data; write it again" in done.stderr
+    assert len(stored(tmp_path / "d")) == 50
+
+
 @pytest.mark.parametrize("name", ["l.csv", "l.parquet"])
 def test_a_long_list_takes_no_more_memory_than_a_short_one(tmp_path: Path, name: str) -> None:
     peaks = []

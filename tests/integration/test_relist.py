@@ -243,6 +243,110 @@ def test_edited_list_resumes_after_a_kill(
     agree(dest, 0, report)
 
 
+ALONE = (*ONE, "--pipeline", "off", "--retries", 0)
+
+
+@pytest.mark.parametrize("existing", ["replace", "keep", "fail"])
+def test_each_changed_row_is_fetched_once(existing: str, run_downloader: Run, tmp_path: Path) -> None:
+    """Each was fetched, thrown away as name-taken, told as failed, and fetched again at the end."""
+    dest, failures = tmp_path / "d", tmp_path / "f.jsonl"
+    with Server() as server:
+        rows = Edited(tmp_path / "l.csv", server)
+        argv = (rows.path, "-o", dest, *ALONE, "-v", "--existing", existing, "--failures", failures)
+
+        def run(rows_of: Sequence[tuple[str, str, str, str]], *more: object, code: int = 0) -> list[str]:
+            rows.write(rows_of)
+            server.routes.update(dict.fromkeys((row[1] for row in rows_of), every_target))
+            before = len(server.requests)
+            done = run_downloader(*argv, *more)
+            report = report_with(done, code)
+            told = [line for line in done.stderr.splitlines() if "failed: " in line]
+            assert len(told) == report["failed"] == len(failures.read_text().splitlines())
+            assert report["replaced"] == 0
+            return sorted(request.target for request in server.requests[before:])
+
+        same = [(f"same{number}", f"/same/{number}", "", "") for number in range(70)]
+        shared = [("shared", "/shared/1", "", ""), ("shared", "/shared/2", "", "")]
+        dup = ("dup", "/dup/old", "", "")
+        old = [(f"new{number}", f"/old/{number}", "", "") for number in range(70)]
+        run([*old, *same, *shared, dup, ("sum", "/sum", "", ""), ("local", "/local", "", "")])
+        (dest / "local").write_text("edited here")
+        (dest / "same1").unlink()
+        # The file of "dup" stays that of the row which had stored it, wherever that is by now.
+        new = [(f"new{number}", f"/new/{number}", "", "") for number in range(70)]
+        late = [("sum", "/sum2", "", ""), ("local", "/local", "", ""), ("shared", "/shared/3", "", "")]
+        edited = [("dup", "/dup/new", "", ""), *new, *same, *late, dup]
+        targets = [row[1] for row in new] + ["/dup/new", "/sum2", "/local", "/same/1", "/shared/3"]
+        assert run(edited, "--relist", code=1) == sorted(targets)
+        assert json.loads(failures.read_text())["code"] == "name-taken"
+        for name, target, _, _ in (*new, *same, *late, dup):
+            assert (dest / name).read_bytes() == body_of(target), name
+        assert run_downloader("verify", dest).returncode == 0
+        assert run(edited, "--relist", code=1) == ["/dup/new"]
+
+
+def test_changed_row_of_standard_input(run_downloader: Run, tmp_path: Path) -> None:
+    """It cannot be read ahead: the owner of the name is known at its end, and the next run replaces it."""
+    dest = tmp_path / "d"
+    with Server(routes={"/old/a": ok(b"old"), "/new/a": ok(b"new")}) as server:
+        argv = ("-", "-o", dest, *ALONE, "--existing", "keep")
+        report_with(run_downloader(*argv, input=f"{server.url}/old/a\n"))
+        text = f"{server.url}/new/a\n"
+        done = run_downloader(*argv, "--relist", input=text)
+        assert report_with(done, 1)["failed_by_error"] == {"name-taken": 1}
+        assert "the same command fetches them" in done.stderr
+        report = report_with(run_downloader(*argv, input=text))
+        assert (report["stored"], report["replaced"], (dest / "a").read_bytes()) == (1, 0, b"new")
+
+
+def test_interrupted_relist_of_changed_rows(
+    start: Callable[..., Job], run_downloader: Run, tmp_path: Path
+) -> None:
+    """It said that all rows which were not replaced yet had failed as name-taken, and status: complete."""
+    dest, failures = tmp_path / "d", tmp_path / "f.jsonl"
+    asked, opened = Event(), Event()
+
+    def held(request: Request) -> Sequence[Step]:
+        asked.set()
+        return [Until(opened), *every_target(request)]
+
+    with Server() as server:
+        rows = Edited(tmp_path / "l.csv", server)
+        argv = (rows.path, "-o", dest, *ALONE, "-v", "--connections", 1, "--failures", failures)
+        for part in "ab":
+            for number in range(60):
+                server.routes[f"/{part}/{number}"] = every_target
+        rows.write([(str(number), f"/a/{number}", "", "") for number in range(60)])
+        report_with(run_downloader(*argv))
+        rows.write([(str(number), f"/b/{number}", "", "") for number in range(60)])
+        server.routes["/b/20"] = held
+        job = start(*argv, "--relist")
+        assert asked.wait(60)
+        job.kill(signal.SIGINT)
+        job.until(lambda: "finishing what is in flight" in job.err)
+        opened.set()
+        assert job.wait() == 130
+        report = json.loads(job.out)
+        stored = report["stored"]
+        assert 20 <= stored < 60
+        assert (report["complete"], report["failed"], report["failed_by_error"]) == (False, 0, {})
+        assert failures.read_text() == ""
+        assert "name-taken" not in job.err
+        found = json.loads(run_downloader("status", dest, "--json").stdout)
+        assert (found["complete"], found["failed"], found["stored"]) == (False, 0, stored)
+        assert found["pending"] == found["listed"] - stored > 0
+        verified = run_downloader("verify", dest)
+        assert verified.returncode == 1
+        assert f"{found['pending']} files are recorded as damaged or out of date" in verified.stdout
+        before = len(server.requests)
+        report = report_with(run_downloader(*argv))
+        assert (report["stored"], report["skipped"], report["failed"]) == (60 - stored, stored, 0)
+        assert len(server.requests) - before == 60 - stored
+    for number in range(60):
+        assert (dest / str(number)).read_bytes() == body_of(f"/b/{number}")
+    agree(dest, 0, report)
+
+
 def test_job_of_an_earlier_version_is_known_by_names(run_downloader: Run, tmp_path: Path) -> None:
     dest, urls = tmp_path / "d", tmp_path / "urls.txt"
     with Server(files={"a": ok(b"a"), "b": ok(b"b")}, routes={"/other/a": ok(b"c")}) as server:
