@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 # Clients that gevent does not make concurrent, and clients that it does.
 _FOREIGN = ("aiohttp", "pycurl", "curl_cffi", "tornado.httpclient", "eventlet.green.ssl")
 _KNOWN = ("requests", "urllib3", "httpx", "geventhttpclient", "botocore")
+_OF_APPLICATIONS = (2, 3)  # how many arguments those of WSGI and ASGI take, which are only imported
 
 
 class Unusable(Exception):
@@ -178,18 +179,32 @@ def application(target, options):
     module_name, _, attribute = target.partition(":")
     module = importlib.import_module(module_name)
     if attribute:
-        value = module  # type: Any
+        value, above = module, None  # type: Any, Any
         for part in attribute.split("."):
             if not hasattr(value, part):
                 raise NoSuchTarget("%s has no %s" % (module_name, attribute))
-            value = getattr(value, part)
+            value, above = getattr(value, part), value
         if not callable(value):
             raise NoSuchTarget("%s is not callable" % target)
         if _asynchronous(value):
             raise NoSuchTarget("%s is a coroutine function; a fetch under gevent is a plain one" % target)
-        if _takes(value) in (None, 1):
+        if _is_of_objects(value, above):
+            raise NoSuchTarget("%s is a method without its object: name one of an object" % target)
+        takes = _takes(value)
+        if takes in (None, 1):
             return value, target
+        if takes not in _OF_APPLICATIONS:
+            raise NoSuchTarget("%s takes %d arguments; a fetch takes one, the URL" % (target, takes))
     return None, target
+
+
+def _is_of_objects(value, above):
+    # type: (Any, Any) -> bool
+    """Return whether ``value`` is a method of the class ``above`` that has to be called on its objects."""
+    code = getattr(value, "__code__", None)
+    if not isinstance(above, type) or code is None or getattr(value, "__self__", None) is not None:
+        return False
+    return bool(code.co_argcount and code.co_varnames[0] == "self")
 
 
 def _asynchronous(value):
@@ -219,7 +234,7 @@ def _takes(value):
     needed = [
         each
         for each in signature.parameters.values()
-        if each.default is each.empty and each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
+        if each.default is each.empty and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
     ]
     if not needed and any(
         each.kind in (each.VAR_POSITIONAL, each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
