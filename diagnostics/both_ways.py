@@ -1,7 +1,7 @@
 """Settle which of two measurements counts: with one client for all greenlets, and with one for each. Pure.
 
-The agent measures both where it has not seen which of them the program has, and the first does not show
-that requests are concurrent even so. Where they disagree, there is no verdict.
+The agent measures both where it has not seen which of them the program has (or which adapter of its session
+it uses), and the first does not show that requests are concurrent even so. Where they disagree, there is no verdict.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from diagnostics.errors import ProbeError
 from diagnostics.evidence import Case
 from diagnostics.model import Observation, Question
 from diagnostics.verdict import judge, least_slope
+from downloader.core.redact import redact
 
 __all__ = ["settled", "shown", "unlike"]
 
@@ -30,6 +31,12 @@ def settled(question: Question, seen: Observation) -> Observation:
     each = judge(question, replace(seen, result={**seen.result, **other})).verdict
     if one == each:
         return seen
+    if prefixes := _prefixes(seen):
+        raise ProbeError(
+            f"{question.target.shown}: no verdict: through the adapter at {prefixes[0]} HTTPS is {_SHOWN[one]},"
+            f" through the one at {prefixes[1]} it is {_SHOWN[each]}, and the program has fetched nothing yet;"
+            f" {_ADVICE}"
+        )
     raise ProbeError(
         f"{question.target.shown}: no verdict: with {_number(seen)} HTTPS is {_SHOWN[one]},"
         f" with one for each it is {_SHOWN[each]}, and it was not seen which of them the program has;"
@@ -63,6 +70,11 @@ def unlike(case: Case, cause: str) -> str:
 def shown(seen: Observation) -> str:
     """Return how many clients were measured, and why so many; "" for one that is shared."""
     sharing = seen.result.get("sharing") or {"many": 1, "seen": 0}
+    if prefixes := _prefixes(seen):
+        return (
+            "the program has fetched nothing yet: measured was the narrowest of its session's adapters, at"
+            f" {prefixes[0]}" + (f", and the widest, at {prefixes[1]}" if "other" in seen.result else "")
+        )
     if "other" in seen.result:
         return (
             f"it was not seen whether greenlets share the client: measured with {_number(seen)},"
@@ -74,6 +86,10 @@ def shown(seen: Observation) -> str:
     if sharing["evidence"] == "own":
         return f"{who}, each with a client of its own: measured with one for each request"
     return f"{who} with {sharing['many']} clients: measured with as many, in turn"
+
+
+def _prefixes(seen: Observation) -> list[str]:
+    return [redact(each) for each in seen.result.get("prefixes", [])]
 
 
 def _number(seen: Observation) -> str:

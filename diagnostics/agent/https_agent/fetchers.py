@@ -431,15 +431,18 @@ def _client(frame):
 
 
 def of_modules(options):
-    # type: (Dict[str, Any]) -> Optional[Tuple[Fetch, str]]
-    """Return the same for the client that is a global variable of the user's modules, if there is one."""
+    # type: (Dict[str, Any]) -> List[Tuple[Tuple[Fetch, str], str]]
+    """Return the same for the client that is a global variable of the user's modules, if there is one.
+
+    There are two where it is a session with several adapters, each with the prefix at which it is mounted.
+    """
     modules = []
     for name in list(sys.modules):
         path = https_inspection.file_of(name)
         if path and frames.kind_of_file(path) == "user":
             modules.append(https_inspection.contents(name))
-    seen = like.idle(modules)
-    return _of(seen, None, options) if seen is not None else None
+    made = [(_of(seen, None, options), seen.url) for seen in like.idle(modules)]
+    return [(found, prefix) for found, prefix in made if found is not None]
 
 
 def _of(seen, other, options):

@@ -70,6 +70,8 @@ class Agent(object):
         self._sharing = None  # type: Optional[sharing.Sharing]
         self._second = None  # type: Optional[Tuple[Fetch, str]]
         self._made = []  # type: List[Any]  # where the client was made
+        # Where the two adapters are mounted that are measured, of a session that has fetched nothing yet.
+        self._prefixes = []  # type: List[str]
         self._arrived = None  # type: Optional[List[Any]]  # greenlets at a connection, while it is observed
         self._at = {}  # type: Dict[int, Any]  # of each of them, by its number: the frame that connects
         self._unlike = None  # type: Any  # where a client fetches that is not the one that is measured
@@ -132,6 +134,7 @@ class Agent(object):
             result["unlike"] = self._unlike
             result["unseen"] = unseen
             result["made"] = self._made
+            result["prefixes"] = self._prefixes
             if self._sharing is not None:
                 result["sharing"] = vars(self._sharing)
             result["applied"] = sorted(set(remedies.applied))
@@ -461,7 +464,10 @@ class Agent(object):
                 self.failed("threads", "", spot=spot)
                 return
         if found is None and frame is None and not self._connected:
-            found = fetchers.of_modules(options)
+            known = fetchers.of_modules(options)
+            found = known[0][0] if known else None
+            if len(known) > 1:
+                self._second, self._prefixes = known[1][0], [prefix for _, prefix in known]
         if choice.hub() is None:
             self._note_bystanders()
             self.measure(*(found or (None, "")))
