@@ -323,6 +323,7 @@ class Connecting(object):
         self._first = self._measured = _Client(frame, True)
         self.sharing = sharing.Sharing(1, False, sharing.UNCLEAR, 1)
         self.waits = []  # type: List[turns.Wait]
+        self.line = []  # type: List[turns.Wait]  # those at one place that may be idle workers
 
     def look_at(self, places):
         # type: (List[turns.Place]) -> None
@@ -333,7 +334,24 @@ class Connecting(object):
     def may_take_turns(self):
         # type: () -> bool
         """Return whether so many wait that it has to be seen what they do after this request."""
-        return turns.stand(self.sharing.using, self.waits)
+        using = self.sharing.using
+        return turns.stand(using, self.waits) or turns.stand(using, self.line)
+
+    def may_be_idle(self):
+        # type: () -> bool
+        """Return whether so many wait still as idle workers do, too, while one makes a request at most."""
+        return not self.sharing.waiting and self.sharing.using < 2 and turns.stand(1, self.line)
+
+    def take_turns(self):
+        # type: () -> None
+        """Note that those wait for their turn that might have been idle."""
+        self._wait_for(self.line)
+
+    def using(self, places):
+        # type: (List[turns.Place]) -> List[Any]
+        """Return the greenlets at ``places`` that make a request."""
+        at = [place for place in places if place.frame is not None]
+        return [place.greenlet for place in at if _Client(place.frame, place.connects).is_there]
 
     def has_ended(self, greenlet):
         # type: (Any) -> bool
@@ -380,8 +398,9 @@ class Connecting(object):
             self._measured = next(each for each in clients if each.sighting is alike[0])
         codes = set().union(*[each.sighting.codes for each in clients])  # type: Set[Any]
         variables = self._measured.sighting.variables
-        waits = [turns.wait(place, codes, variables) for place in rest]
-        self.waits = [each for each in waits if each is not None]
+        waits = [each for each in [turns.wait(place, codes, variables) for place in rest] if each is not None]
+        self.waits = [each for each in waits if each.kind in turns.TURNS]
+        self.line = turns.line(waits)
         return [each.sighting for each in seen if any(each.sighting is other for other in alike)]
 
     def _wait_for(self, waits):

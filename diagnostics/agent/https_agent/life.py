@@ -512,6 +512,8 @@ class Agent(object):
             connecting.look_at(turns.places(arrived, (stopped, choice.current())))
             if connecting.may_take_turns():
                 self._look_again(connecting, stopped, sleep)
+                if connecting.may_be_idle() and self._pass_on(connecting, sleep):
+                    connecting.take_turns()
         except Exception:  # what the application's objects raise; its own request must not fail of it
             pass
         self._arrived, self._at = None, {}
@@ -545,6 +547,24 @@ class Agent(object):
         # One that connects once more has come to the next request.
         ended = ended or any(each is stopped for each in arrived)
         connecting.look_again(turns.places(arrived, (choice.current(),)), stopped, moved, ended)
+
+    def _pass_on(self, connecting, sleep):
+        # type: (fetchers.Connecting, Callable[[float], None]) -> bool
+        """Let one request after the other go on, and return whether the turn is passed on with each."""
+
+        def using():
+            # type: () -> List[Tuple[Any, bool]]
+            arrived = self._arrived or []
+            found = connecting.using(turns.places(arrived, (choice.current(),)))
+            return [(each, any(each is other for other in arrived)) for each in found]
+
+        def let_on():
+            # type: () -> None
+            assert self._pause is not None
+            self._arrived = []
+            self._pause.let_on()
+
+        return turns.pass_on(connecting.line, using, let_on, sleep)
 
     def _note_bystanders(self):
         # type: () -> None
