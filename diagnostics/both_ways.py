@@ -1,7 +1,8 @@
 """Settle which of two measurements counts: with one client for all greenlets, and with one for each. Pure.
 
-The agent measures both where it has not seen which of them the program has (or which adapter of its session
-it uses), and the first does not show that requests are concurrent even so. Where they disagree, there is no verdict.
+The agent measures both where it has not seen which of them the program has, or which adapter of its
+session it uses, and the first does not show that requests are concurrent even so. Where they disagree,
+there is no verdict.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ def settled(question: Question, seen: Observation) -> Observation:
         return seen
     if prefixes := _prefixes(seen):
         raise ProbeError(
-            f"{question.target.shown}: no verdict: through the adapter at {prefixes[0]} HTTPS is {_SHOWN[one]},"
-            f" through the one at {prefixes[1]} it is {_SHOWN[each]}, and the program has fetched nothing yet;"
-            f" {_ADVICE}"
+            f"{question.target.shown}: no verdict: through the adapter at {prefixes[0]} HTTPS is"
+            f" {_SHOWN[one]}, through the one at {prefixes[1]} it is {_SHOWN[each]}, and the program has"
+            f" fetched nothing yet; {_ADVICE}"
         )
     raise ProbeError(
         f"{question.target.shown}: no verdict: with {_number(seen)} HTTPS is {_SHOWN[one]},"

@@ -116,8 +116,8 @@ def diagnose(
     app, name = question.target.app, seen.result.get("name")
     if ":" in app and name != app:
         notes.append(
-            f"{app} takes more than a URL, so it is an application that was only imported: measured was {name};"
-            " name a fetch of one argument with --app"
+            f"{app} takes more than a URL, so it is an application that was only imported: measured was"
+            f" {name}; name a fetch of one argument with --app"
         )
     notes += filter(None, [both_ways.shown(seen)])
     held = [_shown(case, each) for each in case.held[:5]]

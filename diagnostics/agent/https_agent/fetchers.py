@@ -365,7 +365,7 @@ class Connecting(object):
         Those that waited meanwhile may have waited for their turn, for a login, or for work: some have
         ``moved`` on.
         """
-        before, at_first = self.waits, self.sharing
+        before, at_first, line = self.waits, self.sharing, self.line
         again = not self.has_ended(stopped)
         using = self._judge([] if again else [self._first], places)
         if not using:
@@ -376,7 +376,7 @@ class Connecting(object):
             if place.frame is not None
         )
         rest = [each for each in before if each.lasts()]
-        if len(using) > 1 or rest:
+        if len(using) > 1 or rest or any(each.lasts() for each in line):
             self.sharing.using = max(1, len(using))
         self._wait_for(turns.held(before, rest, moved, ended, shares, len(using)))
 
@@ -398,7 +398,9 @@ class Connecting(object):
             self._measured = next(each for each in clients if each.sighting is alike[0])
         codes = set().union(*[each.sighting.codes for each in clients])  # type: Set[Any]
         variables = self._measured.sighting.variables
-        waits = [each for each in [turns.wait(place, codes, variables) for place in rest] if each is not None]
+        waits = [
+            each for each in [turns.wait(place, codes, variables) for place in rest] if each is not None
+        ]
         self.waits = [each for each in waits if each.kind in turns.TURNS]
         self.line = turns.line(waits)
         return [each.sighting for each in seen if any(each.sighting is other for other in alike)]

@@ -542,7 +542,8 @@ class Agent(object):
             sleep(_LOOKS)
             moved = moved or not all(each.lasts() for each in connecting.waits)
             ended = ended or connecting.has_ended(stopped)
-            if (last is None and (moved or ended)) or len(arrived) > count:
+            goes_on = moved or ended or not all(each.lasts() for each in connecting.line)
+            if (last is None and goes_on) or len(arrived) > count:
                 last, count = _idle(), len(arrived)
         # One that connects once more has come to the next request.
         ended = ended or any(each is stopped for each in arrived)

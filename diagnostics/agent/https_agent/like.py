@@ -136,7 +136,10 @@ def _at_prefix(seen, prefix):
 
 def _prefixes(session):
     # type: (Any) -> List[str]
-    """Return where the narrowest and the widest adapter for HTTPS are mounted, or the only one; "" for none."""
+    """Return where the narrowest and the widest adapter for HTTPS are mounted, or the only one.
+
+    "" where none is.
+    """
     mounted = dict(
         (id(adapter), (_width(adapter), prefix))
         for prefix, adapter in list(session.adapters.items())

@@ -23,7 +23,9 @@ LOCK, QUEUE, RESULT, EVENT, SLEEP = "lock", "queue", "result", "event", "sleep"
 SOME = 3  # greenlets that wait; fewer may be on the way
 TURNS = (LOCK, QUEUE, RESULT)  # what is waited for where a turn is taken once
 _IDLE = (QUEUE, EVENT, SLEEP)  # what idle workers do, too
-_TIMES = 3  # how often the turn has to be passed on: first requests, for robots.txt, may lead to one another
+_TIMES = (
+    3  # how often the turn has to be passed on: first requests, for robots.txt, may lead to one another
+)
 _LONGEST = 1.0  # seconds; who sleeps for longer does not poll for its turn
 _LOOKS = 0.01
 _SOON = 0.1  # seconds after a request in which it is another's turn
@@ -88,11 +90,12 @@ class Wait(object):
         outer = user_frame(self.greenlet.gr_frame)
         return outer is not None and (outer.f_code, outer.f_lasti) == self.at
 
-
     def stays(self):
         # type: () -> bool
-        """Return whether it waits for the same as before, where ``lasts`` may be another call of the same."""
-        # One that sleeps calls the same anew each time that it has polled.
+        """Return whether it still waits, and has not come back to wait once more.
+
+        One that sleeps comes back each time that it has polled.
+        """
         outer = user_frame(self.greenlet.gr_frame)
         return self.lasts() and (self.kind == SLEEP or outer is self.frame)
 
