@@ -163,6 +163,7 @@ def pages_in_a_row():
             seen.append(job)
             for page in follows.get(job, [None] * 10 if len(seen) == 13 else []):
                 jobs.put(page)
+            gevent.sleep(0.01)  # another one takes what follows
 
     jobs.put("robots")
     return get

@@ -142,6 +142,22 @@ KNOWN = (
         (f"{SCENARIO}[turns_around_requests/login]",),
     ),
     Mutant(
+        "greenlets that wait for the answer of a worker are taken for idle ones",
+        "a program whose only worker answers through a queue is called concurrent",
+        "Connecting.may_be_idle",
+        "turns.stand(1, self.line)",
+        "False",
+        (f"{SCENARIO}[turns_around_requests/reply]", f"{SCENARIO}[turns_around_requests/polled]"),
+    ),
+    Mutant(
+        "a turn that is passed on once is one each time",
+        "a healthy crawler has no verdict whose first pages lead to one another",
+        "pass_on",
+        "range(_TIMES)",
+        "range(1)",
+        (f"{SCENARIO}[turns_around_requests/pages]",),
+    ),
+    Mutant(
         "workers that share a session have one each",
         "a program whose ten workers share a session of one connection is called concurrent",
         "Sighting.waits_with",
