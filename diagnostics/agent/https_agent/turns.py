@@ -43,7 +43,7 @@ _KINDS = (
     ("AsyncResult", RESULT),
     ("Event", EVENT),
 )
-_LISTS = ("list", "deque", "set")
+_LISTS = ("list", "deque", "set", "tuple")
 _METHODS = ("builtin_function_or_method", "method", "instancemethod", "method-wrapper")
 
 
@@ -81,7 +81,7 @@ class Wait(object):
         self.greenlet, self.kind, self.turn, self.lent = greenlet, kind, turn, lent
         self.spot = frames.user(outer)
         self.at = outer.f_code, outer.f_lasti
-        self.frame = outer
+        self._calls = outer, _codes(greenlet.gr_frame, outer)
         self.seconds = 0.0  # for which it sleeps
 
     def lasts(self):
@@ -96,8 +96,10 @@ class Wait(object):
 
         One that sleeps comes back each time that it has polled.
         """
+        if not self.lasts() or self.kind == SLEEP:
+            return self.lasts()
         outer = user_frame(self.greenlet.gr_frame)
-        return self.lasts() and (self.kind == SLEEP or outer is self.frame)
+        return self._calls == (outer, _codes(self.greenlet.gr_frame, outer))
 
 
 class Request(object):
@@ -151,7 +153,7 @@ def _waiting_in(own, depth=0):
         name = type(each).__name__
         if name in _METHODS:
             found.append(id(getattr(each, "__self__", None)))
-        elif name == "Waiter":
+        elif name.endswith("Waiter"):
             found.append(id(each.greenlet))
         elif name in _LISTS and depth < 2:
             found += _waiting_in(each, depth + 1)
@@ -208,16 +210,26 @@ def _kind(place, outer):
             return QUEUE
         if name == "result" and file == "_base.py":
             return RESULT
+    inside = next((kind for name, kind in _KINDS if place.inside.endswith(name)), "")
     if not called:
-        return next((kind for name, kind in _KINDS if place.inside.endswith(name)), "")
+        return inside
     # A library may take a lock for what it calls: logging, for one of its handlers.
     name, file, _ = called[0]
     if file not in _OF_LOCKS or name not in _TAKES:
-        return ""
+        return EVENT if inside else ""  # of a pool of greenlets or threads, for example: it may be idle
     of_locks = [(name, own) for name, file, own in called if file in _OF_LOCKS]
     if any(name not in _TAKES or own == "Thread" for name, own in of_locks):
         return ""
     return EVENT if any(own in ("Event", "_Event") for _, own in of_locks) else LOCK
+
+
+def _codes(frame, outer):
+    # type: (Any, Any) -> List[CodeType]
+    found = []
+    while frame is not None and frame is not outer:
+        found.append(frame.f_code)
+        frame = frame.f_back
+    return found
 
 
 def _calls(frame, outer):
