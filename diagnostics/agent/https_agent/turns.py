@@ -301,13 +301,14 @@ def pass_on(waits, using, let_on, pause):
 
 def _goes_on(waits, using, let_on, pause):
     # type: (List[Wait], Callable[[], List[Tuple[Any, bool]]], Callable[[], None], Callable[[float], None]) -> bool
-    waits = [each for each in waits if each.stays()]
     polls = max([each.seconds for each in waits] or [0.0])
     soon = polls + _SOON
     found = using()
     if not found:
         pause(soon)
-        waits, found = [each for each in waits if each.stays()], using()
+        found = using()
+    gone = _gone(waits, pause)
+    waits = [each for each in waits if not any(each is other for other in gone)]
     if len(found) != 1:
         return False
     [(greenlet, stopped)] = found
