@@ -137,7 +137,7 @@ KNOWN = (
         "a login under a lock is a turn",
         "a healthy program that logs in once under a lock has no verdict",
         "Connecting.may_take_turns",
-        "turns.stand(self.sharing.using, self.waits)",
+        "turns.stand(using, self.waits)",
         "False",
         (f"{SCENARIO}[turns_around_requests/login]",),
     ),
