@@ -7,11 +7,14 @@ there is no verdict.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from itertools import takewhile
 
 from diagnostics.errors import ProbeError
 from diagnostics.evidence import Case
 from diagnostics.model import Observation, Question
+from diagnostics.source_places import where
 from diagnostics.verdict import judge, least_slope
 from downloader.core.redact import redact
 
@@ -20,6 +23,7 @@ __all__ = ["settled", "shown", "unlike"]
 _ADVICE = "name a fetch that its greenlets call: --app MODULE:CALLABLE"
 _TURNS = ("own-lock", "pool-of-one")  # causes that are of a client
 _SOME = 3  # greenlets that wait; fewer may be on the way
+_CLIENTS = re.compile(r"-packages/(requests|urllib3|httpx|httpcore|geventhttpclient)/")
 _SHOWN = {"concurrent": "concurrent", "serialized": "serialized", "error": "without a response"}
 
 
@@ -38,10 +42,13 @@ def settled(question: Question, seen: Observation) -> Observation:
             f" {_SHOWN[one]}, through the one at {prefixes[1]} it is {_SHOWN[each]}, and the program has"
             f" fetched nothing yet; {_ADVICE}"
         )
+    sharing = seen.result["sharing"]
+    who = "it was not seen which of them the program has"
+    if sharing["seen"] == 1:
+        who = f"only one greenlet was seen with it{_at(seen)}"
     raise ProbeError(
         f"{question.target.shown}: no verdict: with {_number(seen)} HTTPS is {_SHOWN[one]},"
-        f" with one for each it is {_SHOWN[each]}, and it was not seen which of them the program has;"
-        f" {_ADVICE}"
+        f" with one for each it is {_SHOWN[each]}, and {who}; {_ADVICE}"
     )
 
 
@@ -59,6 +66,13 @@ def unlike(case: Case, cause: str) -> str:
             f"no verdict: {seen} greenlets were seen at once, each with a client of its own, and copies"
             f" of it wait for each other: they share what the clients do not; {_ADVICE}"
         )
+    few = sharing["evidence"] == "unclear" and (seen == 1 or case.in_threads) and not held
+    if verdict == "serialized" and few and (cause in _TURNS or _is_held_in_hook(case, cause)):
+        who = "only one greenlet was seen with it" if seen == 1 else f"only {seen} were seen in the pool"
+        return (
+            "no verdict: requests wait for each other in what the client does, and"
+            f" {who}{_at(case.observation)}; {_ADVICE}"
+        )
     through = (using + len(held)) / max(1, using)
     if verdict == "concurrent" and len(held) >= _SOME and through >= least_slope(using + len(held)):
         return (
@@ -68,8 +82,19 @@ def unlike(case: Case, cause: str) -> str:
     return ""
 
 
-def shown(seen: Observation) -> str:
-    """Return how many clients were measured, and why so many; "" for one that is shared."""
+def _is_held_in_hook(case: Case, cause: str) -> bool:
+    """Return whether a function of the user's that the client calls holds the hub: a hook, an ``auth``."""
+    held = {"blocking-call": case.blocked, "cpu-bound": case.busy}.get(cause)
+    stack = held[0]["stack"] if held else []
+    called = takewhile(lambda spot: not _CLIENTS.search(str(spot[0]).replace("\\", "/")), stack)
+    return case.user_frame(list(called)) is not None
+
+
+def shown(seen: Observation, verdict: str) -> str:
+    """Return how many clients were measured, and why so many; "" for one that is shared.
+
+    Where requests were concurrent, it is said, too, that the program was not seen to make several at once.
+    """
     sharing = seen.result.get("sharing") or {"many": 1, "seen": 0}
     if prefixes := _prefixes(seen):
         return (
@@ -81,6 +106,11 @@ def shown(seen: Observation) -> str:
             f"it was not seen whether greenlets share the client: measured with {_number(seen)},"
             " and with one for each"
         )
+    if sharing["many"] == 1 and sharing["seen"] == 1 and verdict == "concurrent":
+        return (
+            f"never more than one greenlet was seen to fetch{_at(seen)}: measured was what its client does"
+            " for several, which the program may never ask of it"
+        )
     if sharing["many"] == 1:
         return ""
     who = f"{sharing['seen']} greenlets were seen"
@@ -91,6 +121,12 @@ def shown(seen: Observation) -> str:
 
 def _prefixes(seen: Observation) -> list[str]:
     return [redact(each) for each in seen.result.get("prefixes", [])]
+
+
+def _at(seen: Observation) -> str:
+    """Return where the greenlet was that was seen with the client that is measured, in brackets."""
+    at = seen.result["sharing"].get("at")
+    return f" ({where(at, seen.facts)})" if at else ""
 
 
 def _number(seen: Observation) -> str:

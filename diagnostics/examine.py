@@ -119,7 +119,7 @@ def diagnose(
             f"{app} takes more than a URL, so it is an application that was only imported: measured was"
             f" {name}; name a fetch of one argument with --app"
         )
-    notes += filter(None, [both_ways.shown(seen)])
+    notes += filter(None, [both_ways.shown(seen, judgement.verdict)])
     held = [_shown(case, each) for each in case.held[:5]]
     return Diagnosis(
         verdict=judgement.verdict,

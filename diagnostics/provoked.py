@@ -38,6 +38,8 @@ _PINNED = re.compile(
 )
 # pyOpenSSL's, where the probe makes a context trust its server that has made a connection of the program's.
 _USED = re.compile(r"Context has already been used to create a Connection")
+# An executor's, where the probe runs at the end of a program.
+_ENDED = re.compile(r"cannot schedule new futures after (interpreter )?shutdown")
 # What is raised where a connection fails, or the interpreter itself.
 _NETWORK = re.compile(
     r"(\w*\.)*(OSError|IOError|EnvironmentError|(Connection|BrokenPipe|Blocking|ChildProcess|Timeout|Permission"
@@ -83,7 +85,7 @@ def _is_provoked(error: dict[str, object]) -> bool:
     name, stack = str(error["class"]), error["stack"]
     assert isinstance(stack, list)
     last = name.rpartition(".")[2]
-    if _PINNED.search(str(error["text"])) or _USED.search(str(error["text"])):
+    if any(each.search(str(error["text"])) for each in (_PINNED, _USED, _ENDED)):
         return True
     if _CLIENTS.match(name) and last in _REFUSED:
         return True

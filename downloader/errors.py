@@ -118,6 +118,11 @@ class FetchError(Exception):
         return self.retry_after is not None and self.code in _PAUSING
 
     @property
+    def of_file(self) -> bool:
+        """Return whether it says that the host is well: it has answered, and the file is at fault."""
+        return failure_kind(self.code).blame is Blame.FILE and not self.asks_to_wait
+
+    @property
     def answered(self) -> bool:
         """Return whether the host has sent a status that means a failure."""
         return self.code.startswith("http-")

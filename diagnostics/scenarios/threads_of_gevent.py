@@ -17,15 +17,21 @@ def fetch(number):
 
 
 def main():
-    if sys.argv[1] == "plain":
+    if sys.argv[1] in ("plain", "plain given"):
         gevent.sleep(0)
-        threads = [threading.Thread(target=fetch, args=(number,)) for number in range(10)]
+        what, args = (fetch, (0,)) if sys.argv[1] == "plain" else (requests.get, (HOST,))
+        threads = [threading.Thread(target=what, args=args) for _ in range(10)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
         return
     pool = ThreadPool(int(sys.argv[1]))
+    if len(sys.argv) > 2:
+        # No line of the user's is on the stack of its thread.
+        given = [pool.spawn(requests.get, HOST) for _ in range(int(sys.argv[2]))]
+        gevent.wait(given)
+        return
     pool.map(fetch, range(10))
 
 
@@ -44,7 +50,22 @@ RUNS = [
     {
         "name": "one",
         "COMMAND": ["python", "threads_of_gevent.py", "1"],
-        "EXPECT": {"verdict": "serialized", "cause": "own-lock", "where": "threads_of_gevent.py:28"},
+        "EXPECT": {"verdict": "serialized", "cause": "own-lock", "where": "threads_of_gevent.py:29"},
+    },
+    {
+        "name": "given",
+        "COMMAND": ["python", "threads_of_gevent.py", "1", "10"],
+        "EXPECT": {"verdict": "serialized", "cause": "own-lock", "where": "threads_of_gevent.py:29"},
+    },
+    {
+        "name": "given two",
+        "COMMAND": ["python", "threads_of_gevent.py", "2", "2"],
+        "EXPECT": {"verdict": "none", "error": "*only 2 were seen in the pool*"},
+    },
+    {
+        "name": "plain given",
+        "COMMAND": ["python", "threads_of_gevent.py", "plain given"],
+        "EXPECT": {"verdict": "none", "error": "*run in threads*--app MODULE:CALLABLE"},
     },
     {
         "name": "plain",

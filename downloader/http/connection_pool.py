@@ -41,7 +41,7 @@ from urllib3.exceptions import (
 from downloader.core.host import Host
 from downloader.http.connecting import connect
 from downloader.http.dns import Resolver
-from downloader.http.exceptions import HandshakeCut, is_reset, is_tls_end
+from downloader.http.exceptions import HandshakeCut, is_reset, is_tls_end, refusal
 from downloader.http.name_lookup import NoAnswer
 from downloader.http.response import StrictResponse
 from downloader.process.private_parts import tls_object, tunnel_target
@@ -449,12 +449,18 @@ class _IdleTrackingPool:
             if conn.served and response.status == http.client.REQUEST_TIMEOUT:
                 # Some servers send one before they close a connection that is idle (RFC 9110 §15.5.9).
                 raise http.client.RemoteDisconnected("the idle connection has ended with 408")
-            conn.good = conn.good or response.status < 500
+            conn.good = conn.good or _is_about_the_file(response)
             return response
         except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError) as error:
             # It had served before, and no part of a response arrived: the server closed it while idle.
             error.stale = conn.served  # type: ignore[union-attr]
             raise
+
+
+def _is_about_the_file(response: Any) -> bool:
+    """Return whether ``response`` says that its machine is well, and does not ask to try again."""
+    status: int = response.status
+    return status < 400 or refusal(status, response.headers.get("Retry-After")).of_file
 
 
 def pool_classes(census: Census) -> dict[str, type[HTTPConnectionPool]]:

@@ -1,8 +1,9 @@
 """Keep the cookies that servers set, by the rules of http.cookiejar, and say which hosts they go to.
 
-As with curl, and RFC 6265: a cookie is for the host that set it, on any port, by http and https; with
-Domain also for the other hosts of that domain; with Secure over TLS only. http.cookiejar looks at every
-domain it has for each request, so a jar is made here of the few domains that a host belongs to.
+What a server sets is read by ``core.set_cookie``. As with curl, and RFC 6265: a cookie is for the host
+that set it, on any port, by http and https; with Domain also for the other hosts of that domain; with
+Secure over TLS only. http.cookiejar looks at every domain it has for each request, so a jar is made here of
+the few domains that a host belongs to.
 
 There is no list of public suffixes. No cookie is for all hosts of a domain of one label, or of one like
 ``co.uk`` (``strict_domain`` of http.cookiejar). Where strangers share a longer domain, one of them can set
@@ -17,12 +18,15 @@ patching.require()
 
 from collections.abc import Iterable, Sequence
 from http.cookiejar import Cookie, CookieJar, DefaultCookiePolicy
+from time import time
 from typing import Any
 from urllib.parse import urlsplit
 
 import requests
 from cachetools import LRUCache
-from requests.cookies import extract_cookies_to_jar, get_cookie_header
+from requests.cookies import MockRequest, create_cookie, get_cookie_header
+
+from downloader.core.set_cookie import SetCookie, parse_set_cookie
 
 __all__ = ["Cookies", "cookie_line"]
 
@@ -56,11 +60,17 @@ class Cookies:
         self._keep(domains, jar)  # without what has expired
         return str(line)
 
-    def take(self, url: str, response: Any) -> None:
-        """Keep the cookies that ``response``, which urllib3 got for ``url``, sets or deletes."""
+    def take(self, url: str, lines: Iterable[str]) -> None:
+        """Keep or delete what a response for ``url`` sets by ``lines``, its Set-Cookie fields."""
         domains = _domains(_host(url))
         jar = self._jar(domains)
-        extract_cookies_to_jar(jar, _request(url), response)  # type: ignore[no-untyped-call]
+        request: Any = MockRequest(_request(url))
+        now = int(time())
+        for line in lines:
+            found = parse_set_cookie(line, now) if len(line) <= _LARGEST else None
+            if found is not None:
+                jar.set_cookie_if_ok(_cookie(found, url), request)
+        jar.clear_expired_cookies()
         self._keep(domains, jar)
 
     def _jar(self, domains: Iterable[str]) -> CookieJar:
@@ -95,16 +105,16 @@ class _Policy(DefaultCookiePolicy):
         super().__init__(strict_domain=True, strict_ns_domain=self.DomainStrictNonDomain)
 
     def set_ok(self, cookie: Cookie, request: Any) -> bool:
-        if len(repr(cookie)) > _LARGEST:
+        if cookie.domain_specified and (
+            _is_alone(_host(request.get_full_url())) or "." not in cookie.domain.lstrip(".")
+        ):
             return False
-        if cookie.domain_specified:
-            host, domain = _host(request.get_full_url()), cookie.domain.lstrip(".")
-            if not domain or (host == domain and _is_alone(host)):
-                # RFC 6265 §5.3: as without Domain
-                cookie.domain, cookie.domain_specified = _effective(host), False
-            elif _is_alone(host) or "." not in domain:
-                return False
         return super().set_ok(cookie, request)
+
+    def path_return_ok(self, path: str, request: Any) -> bool:
+        """Return whether a cookie for ``path`` is for ``request``: RFC 6265 §5.1.4."""
+        at = urlsplit(request.get_full_url()).path or "/"
+        return at == path or (at.startswith(path) and (path.endswith("/") or at[len(path)] == "/"))
 
 
 def cookie_line(given: Sequence[str], kept: str) -> str:
@@ -115,6 +125,25 @@ def cookie_line(given: Sequence[str], kept: str) -> str:
     names = {_name(each) for each in kept.split(";")}
     pairs = [pair.strip() for line in given for pair in line.split(";")]
     return "; ".join([*(pair for pair in pairs if pair and _name(pair) not in names), kept])
+
+
+def _cookie(found: SetCookie, url: str) -> Cookie:
+    """Return ``found``, of a response for ``url``, as http.cookiejar would make it."""
+    host, domain, path = _host(url), found.domain, found.path
+    if host == domain and _is_alone(host):
+        domain = ""  # RFC 6265 §5.3: as without Domain
+    if not path:
+        path = urlsplit(url).path.rpartition("/")[0] or "/"
+    cookie: Cookie = create_cookie(  # type: ignore[no-untyped-call]
+        found.name,
+        found.value,
+        domain=f".{domain}" if domain else _effective(host),
+        path=path,
+        secure=found.secure,
+        expires=found.expires,
+    )
+    cookie.domain_specified = bool(domain)
+    return cookie
 
 
 def _name(pair: str) -> str:

@@ -15,6 +15,7 @@ import http.client
 import socket
 import ssl
 from collections.abc import Iterator
+from time import time
 
 import gevent
 import requests.exceptions as rq
@@ -24,6 +25,7 @@ from downloader.config.config import Config
 from downloader.config.system_authorities import SYSTEM
 from downloader.core.naming import shown
 from downloader.core.redact import redact
+from downloader.core.retry import parse_retry_after
 from downloader.core.throughput import SPAN
 from downloader.core.units import show_size, show_time
 from downloader.errors import FetchError
@@ -39,6 +41,7 @@ __all__ = [
     "is_stale",
     "is_tls_end",
     "proxy_login_refused",
+    "refusal",
     "translate",
 ]
 
@@ -104,6 +107,11 @@ def translate(error: BaseException, secrets: tuple[str, ...] = (), cacert: str =
         getattr(each, "unreachable", False) for each in chain
     )
     return failed
+
+
+def refusal(status: int, retry_after: str | None) -> FetchError:
+    """Return the failure of a request that was answered with ``status`` (from 400 on) and Retry-After."""
+    return FetchError(f"http-{status}", "", parse_retry_after(retry_after, time()))
 
 
 def proxy_login_refused() -> FetchError:

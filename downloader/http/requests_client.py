@@ -22,7 +22,6 @@ from downloader.core.content_check import check_length
 from downloader.core.opt_out import FIELDS, opt_out
 from downloader.core.redact import redact_url
 from downloader.core.redirects import REDIRECTS, is_private, next_url, only_location
-from downloader.core.retry import parse_retry_after
 from downloader.core.stated_checksum import Body, Stated, stated_checksum
 from downloader.core.throughput import Pace
 from downloader.core.units import show_size
@@ -35,6 +34,7 @@ from downloader.http.exceptions import (
     deadline_exceeded,
     is_stale,
     proxy_login_refused,
+    refusal,
     translate,
 )
 from downloader.http.origin import Origin
@@ -394,8 +394,7 @@ def _check_whole(response: Any, length: int | None) -> None:
 def _refusal(response: Any) -> FetchError:
     status = response.status
     if status >= 400:
-        wait = parse_retry_after(response.headers.get("Retry-After"), time())
-        return FetchError(f"http-{status}", "", wait)
+        return refusal(status, response.headers.get("Retry-After"))
     if status in REDIRECTS:
         return FetchError("unexpected-status", f"the server answered {status} without a Location")
     return FetchError("unexpected-status", f"the server answered {status} to a plain GET")

@@ -33,7 +33,8 @@ _MAX_BLANKS = 4
 _SWITCHING = 101
 _LENGTH, _CODING = "content-length", "transfer-encoding"
 _HTTP_1_0 = 10  # as http.client has it
-_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\r?\n").fullmatch
+_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]+)[ \t]*(?:;[^\r\n]*)?\r?\n").fullmatch
+_CHUNK_DIGITS = 15  # without zeros in front: more are no possible number of bytes
 _LINE_ENDS = (b"\r\n", b"\n")
 _OBSOLETE_FOLD = re.compile(rb"[ \t]*\r?\n[ \t]+")  # RFC 9112 §5.2
 _BARE_CR = re.compile(rb"\r(?!\n)")  # RFC 9112 §2.2
@@ -178,7 +179,7 @@ class StrictResponse(http.client.HTTPResponse):
         """Return the status line of the final response; skip informational responses before it."""
         head: Any = self.fp
         while True:
-            version, status, reason = super()._read_status()  # type: ignore[misc]
+            version, status, reason = self._read_status_line()
             if status >= 200 or status == _SWITCHING:
                 head.fields()
                 if version in ("HTTP/2.0", "HTTP/2"):  # of a server that means no other protocol by that
@@ -187,10 +188,21 @@ class StrictResponse(http.client.HTTPResponse):
             while head.readline(_HEAD) not in _LINE_ENDS:
                 pass
 
+    def _read_status_line(self) -> tuple[str, int, str]:
+        try:
+            return super()._read_status()  # type: ignore[misc, no-any-return]
+        except http.client.RemoteDisconnected:
+            raise
+        except http.client.BadStatusLine as error:
+            line = str(error).strip()
+        # Not in the handler: its context would be the ValueError of http.client, which says nothing.
+        raise http.client.HTTPException(f"the status line is malformed: {line}")
+
     def _read_next_chunk_size(self) -> int:
         line = self.fp.readline(_HEAD)
-        if match := _CHUNK_SIZE(line):
-            return int(match[1], 16)
+        match = _CHUNK_SIZE(line)
+        if match and len(digits := match[1].lstrip(b"0")) <= _CHUNK_DIGITS:
+            return int(digits or b"0", 16)
         self._close_conn()  # type: ignore[attr-defined]
         if not line.endswith(b"\n") and len(line) < _HEAD:
             raise http.client.IncompleteRead(b"")

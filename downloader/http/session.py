@@ -234,7 +234,7 @@ class HttpSession(requests.Session):
             target=target,
         )
         if "Set-Cookie" in response.headers:
-            self.kept_cookies.take(_seen_url(origin, url), response)
+            self.kept_cookies.take(_seen_url(origin, url), response.headers.getlist("Set-Cookie"))
         return response
 
     def try_elsewhere(self, key: str) -> None:

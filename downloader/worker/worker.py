@@ -30,7 +30,7 @@ from downloader.core.pipeline_window import longest_drain
 from downloader.core.read_ahead import max_resting, wants_more
 from downloader.core.scheduler import Scheduler
 from downloader.core.stopped_time import StoppedTime
-from downloader.errors import Blame, DestinationError, FetchError, failure_kind
+from downloader.errors import DestinationError, FetchError
 from downloader.http.exceptions import Preempted
 from downloader.http.origin import Origin
 from downloader.http.pipelined.client import PipelinedClient
@@ -427,7 +427,7 @@ class Worker:
         batch.wire += error.wire
         batch.attempt_failed(error.code)
         host = schedule.host(error.origin) if error.origin else task.host
-        if failure_kind(error.code).blame is Blame.FILE and not error.asks_to_wait:
+        if error.of_file:
             self.host_succeeded(host)  # a host that says "there is no such file" is working
         elif retry and not error.answered and self.stopped.interrupted(began, now):
             self._uncharged(task)

@@ -45,7 +45,7 @@ class Meeting:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.ca = str(folder / "meeting.pem")
-        self.most = 0
+        self.most, self._expected = 0, 1  # it responds at once until a program is measured
         self.over = threading.Event()
         self._now = 0
         self._writers: list[asyncio.StreamWriter] = []

@@ -315,6 +315,27 @@ def test_client_with_one_connection(said, write, python, client):
     assert answer.cause == ("pool-of-one", "app.py:11")
 
 
+@pytest.mark.parametrize("client", [HTTPX, OWN], ids=["httpx", "geventhttpclient"])
+def test_client_that_has_a_connection_and_a_lock_around_it(run, write, meeting, python, client):
+    locked = """
+import threading
+
+lock = threading.Lock()
+fetch()
+
+def get():
+    with lock:
+        fetch()
+
+gevent.joinall([gevent.spawn(get) for _ in range(6)])
+"""
+    write("app", PATCH + START + client + locked)
+    env = {"URL": meeting.url, "REQUESTS": "6", "SSL_CERT_FILE": meeting.ca}
+    answer = run("--", python, "app.py", env=env)
+    assert answer.code == 4, answer
+    assert "greenlets waited at app.py" in answer.line
+
+
 # as applications
 
 APPLICATIONS = {

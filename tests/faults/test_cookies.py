@@ -40,6 +40,44 @@ CASES = {
 }
 
 
+# The attributes of a cookie, and whether it is sent back, beside where it was set; see also
+# tests/unit/test_core_set_cookie.py.
+ATTRIBUTES = {
+    'Max-Age="3600"': True,
+    "Max-Age=1h": True,
+    "Max-Age=3600.0": True,
+    "Max-Age": True,
+    "Max-Age=-": True,
+    "Max-Age=99999999999999999999": True,
+    "Max-Age=3600; Max-Age=0": False,
+    "Expires=tomorrow": True,
+    "Expires": True,
+    "Expires=Wed, 01 Jan 2031 00:00:00 EST": True,
+    "Expires=Thu Jan  1 00:00:00 1970": False,
+    "Expires=Mon, 01 Jan 1601 00:00:00 GMT": False,
+    'Path="/"': True,
+    "Path=elsewhere": True,
+    "Path": True,
+    "Path=/elsewhere; Path=/": True,
+    "Path=/; Path=/elsewhere": False,
+    "Path=/set/": True,
+    "Path=/se": False,
+    "Domain": True,
+    "Domain=": True,
+    "Domain=.": True,
+    "Domain=other.test; Domain=127.0.0.1": True,
+    'Domain="127.0.0.1"': False,
+    'Port="80,8080"': True,
+    "Port": True,
+    "Version=2": True,
+    "Version=x": True,
+    "HttpOnly=yes; Discard=no; Comment; Partitioned": True,
+    "Secure=no": False,
+    "X=\x1f": False,
+}
+VALUES = ("", '"a, b"', "a=b==", '{"a":1}', "\xc3\xa0")  # the last is à in UTF-8
+
+
 @contextmanager
 def site(tmp_path: Path) -> Iterator[tuple[int, tuple[str, ...]]]:
     """Serve every name on two ports, and with TLS; yield the first port, and the options for it."""
@@ -74,6 +112,29 @@ def test_cookies_go_where_they_are_for(lane: str, tmp_path: Path) -> None:
         assert {case: body == b"sent" for case, body in result.files.items()} == {
             case: sent for case, (_, _, _, sent) in CASES.items()
         }
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_cookies_are_read_by_rfc_6265(lane: str, tmp_path: Path) -> None:
+    """Whatever http.cookiejar takes for them, which would drop some, and cut values."""
+    fields = [f"v; {each}" for each in ATTRIBUTES] + list(VALUES)
+    expected = [("v" if sent else "not") for sent in ATTRIBUTES.values()] + list(VALUES)
+
+    def answer(request: Request) -> list[Step]:
+        *_, place, number = request.target.split("/")
+        if place == "there":
+            pairs = (request.header("Cookie") or "").split("; ")
+            values = dict(pair.split("=", 1) for pair in pairs if pair)
+            return ok(values.get(f"c{number}", "not").encode("latin-1"))
+        field = f"Set-Cookie: c{number}={fields[int(number)]}"
+        return status(302, f"Location: /set/there/{number}", field)
+
+    with Server(default=answer) as server:
+        urls = [f"{server.url}/set/{number}" for number in range(len(fields))]
+        result = download("-", tmp_path / "d", *QUICK, "--lane", lane, stdin="\n".join(urls))
+    assert (result.codes, "Traceback" in result.stderr) == ({}, False)
+    found = [result.files[str(number)].decode("latin-1") for number in range(len(fields))]
+    assert dict(zip(fields, found, strict=True)) == dict(zip(fields, expected, strict=True))
 
 
 @pytest.mark.parametrize("lane", LANES)

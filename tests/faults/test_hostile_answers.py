@@ -88,6 +88,16 @@ def test_memory_is_bounded(ran: Ran) -> None:
     assert ran.result.report["peak_rss_mb"]["worker"] < 120
 
 
+def test_details_are_about_the_response(ran: Ran) -> None:
+    """None is what Python says of it."""
+    details = {name: failure["detail"] for name, failure in ran.result.failures.items()}
+    assert not [
+        detail for detail in details.values() if "ValueError" in detail or "invalid literal" in detail
+    ]
+    lines = {name: detail for name, detail in details.items() if "status line is malformed" in detail}
+    assert {"status-of-no-number", "status-without-blank", "status-line-in-small"} <= lines.keys()
+
+
 def test_output_has_no_traceback(ran: Ran) -> None:
     assert "Traceback" not in ran.result.stderr
 

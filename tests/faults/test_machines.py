@@ -5,6 +5,7 @@ In which order they are tried is up to the resolver, which sorts the addresses.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 from dns.rcode import Rcode
-from servers import CLOSE, HANG, RESET, Answer, Certificates, Server, Tls, download, ok, status
+from servers import CLOSE, HANG, RESET, Answer, Certificates, Server, Tls, download, ok, redirect, status
 from servers.answers import Step
 from servers.names import name_server
 from servers.raw import Request
@@ -93,6 +94,45 @@ def test_another_machine_behind_the_name_of_the_proxy_serves(
         result = download("-", tmp_path / "d", *argv, stdin=listed)
     assert (result.exit, result.codes) == (0, {})
     assert result.files == {f"f{n}": b"whole" for n in range(FILES)}
+
+
+TRY_AGAIN = {
+    "asks to wait with 429": status(429, "Retry-After: 1"),
+    "asks to wait with 403": status(403, "Retry-After: 1"),
+    "refuses with 429": status(429),
+    "refuses with 408": status(408),
+    "refuses with 503": status(503),
+}
+
+
+@pytest.mark.parametrize("answer", ["first", "later"])
+@pytest.mark.parametrize("machine", TRY_AGAIN)
+def test_another_machine_behind_the_name_that_a_redirect_leads_to_serves(
+    machine: str, answer: str, tmp_path: Path
+) -> None:
+    """Its idle connections are closed before the pause ends: the host that redirects needs the room."""
+    asked: Counter[str] = Counter()
+
+    def answers(request: Request) -> Sequence[Step]:
+        asked[request.host] += 1
+        first = next(iter(asked))  # whichever it is
+        bad = request.host == first and (answer == "first" or asked[first] > 20)
+        return TRY_AGAIN[machine] if bad else ok(b"whole")
+
+    def leads(request: Request) -> Sequence[Step]:
+        return redirect(f"http://{NAME}:{one.port}{request.target}")
+
+    with ExitStack() as running:
+        one = running.enter_context(Server(default=answers))
+        running.enter_context(Server(default=answers, host=BAD[0], port=one.port))
+        entrance = running.enter_context(Server(default=leads))
+        names = running.enter_context(name_server([BAD[0], "127.0.0.1"]))
+        listed = "\n".join(f"{entrance.url}/f{n}" for n in range(FILES))
+        argv = ("--dns-server", names, "--connections", "1", "--retries", "2", *OPTIONS)
+        result = download("-", tmp_path / "d", *argv, stdin=listed)
+    assert (result.exit, result.codes) == (0, {})
+    assert result.files == {f"f{n}": b"whole" for n in range(FILES)}
+    assert len(asked) == 2
 
 
 @pytest.mark.parametrize("lane", ["auto", "requests"])

@@ -341,11 +341,11 @@ def test_time_in_which_a_run_was_stopped_is_no_silence_of_a_server(
     with Server(default=answer) as server:
         path = tmp_path / "l.txt"
         path.write_text("".join(f"{server.url}/{n}\n" for n in range(8)))
-        quick = ("--retries", 0, "--read-timeout", "4s", "--workers", 1, "--connections", 8, "--lane", lane)
+        quick = ("--retries", 0, "--read-timeout", "6s", "--workers", 1, "--connections", 8, "--lane", lane)
         job = start(path, "-o", tmp_path / "d", *quick)
         job.until(lambda: len(server.requests) >= 8)
         os.killpg(job.pid, signal.SIGSTOP)
-        time.sleep(5)  # what is tried: no event can tell that the time is over
+        time.sleep(7)  # what is tried: no event can tell that the time is over
         os.killpg(job.pid, signal.SIGCONT)
         job.until(lambda: len(server.requests) >= 16)
         go.set()

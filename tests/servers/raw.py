@@ -180,7 +180,7 @@ class Server:
         headers = []
         while (line := stream.readline().decode("latin-1")) not in ("\r\n", ""):
             name, _, value = line.partition(":")
-            headers.append((name, value.strip()))
+            headers.append((name, value.strip(" \t\r\n")))
         request = Request(method, target, tuple(headers), number, monotonic(), sock.getsockname()[0])
         if self._record:
             with self._lock:

@@ -84,6 +84,7 @@ CASES: dict[str, Case] = {
     "chunk-trailers-flood": Case([CHUNKED, b"0\r\n", Forever(b"X: y\r\n" * 5000)], "protocol", 2),
     "coding-twice": Case([head("Transfer-Encoding: chunked", "Transfer-Encoding: gzip"),
                           b"5\r\nhello\r\n0\r\n\r\n", CLOSE], "protocol", 2),
+    "chunk-zeros": Case([CHUNKED, b"0" * 15 + b"5\r\nhello\r\n" + b"0" * 30 + b"\r\n\r\n"], BODY, 1),
     "chunk-zeros-flood": Case([CHUNKED, Forever(b"0" * 65536)], "protocol", 2),
     "chunk-extension-flood": Case([CHUNKED, b"5;", Forever(b"x" * 65536)], "protocol", 2),
     "404-bad-chunks": Case([b"HTTP/1.1 404 No\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", CLOSE],
@@ -260,6 +261,9 @@ CASES: dict[str, Case] = {
     # What stands behind a bare CR is no field of its own (RFC 9112 §2.2).
     "cr-in-header": Case([head("X: a\rContent-Length: 2", "Content-Length: 5"), BODY], BODY, 1),
     "header-without-colon": Case([head("nonsense", "Content-Length: 5"), BODY, CLOSE], "protocol", 2),
+    "status-of-no-number": Case([b"HTTP/1.1 200.5 OK\r\nContent-Length: 5\r\n\r\n", BODY], "protocol", 2),
+    "status-without-blank": Case([b"HTTP/1.1 200OK\r\nContent-Length: 5\r\n\r\n", BODY], "protocol", 2),
+    "status-line-in-small": Case([b"http/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", BODY], "protocol", 2),
     "status-line-of-1M": Case([b"HTTP/1.1 200 " + b"x" * (1 << 20) + b"\r\n\r\n", CLOSE], "protocol", 2),
     "endless-status-line": Case([Forever(b"HTTP/1.1 200 " + b"x" * 65536)], "protocol", 2),
     # Redirects.

@@ -393,9 +393,9 @@ class Connecting(object):
         clients = clients + seen
         alike = sharing.alike([each.sighting for each in clients])
         if alike:
-            alone = len(clients) == 1 and not any(place.is_of_user() for place in rest)
-            self.sharing = sharing.judged(alike, alone)
+            self.sharing = sharing.judged(alike)
             self._measured = next(each for each in clients if each.sighting is alike[0])
+            self.sharing.at = alike[0].spot or next(iter(self.made()), None)
         codes = set().union(*[each.sighting.codes for each in clients])  # type: Set[Any]
         variables = self._measured.sighting.variables
         waits = [

@@ -65,6 +65,7 @@ class Agent(object):
         self._fetch = None  # type: Optional[fetchers.Connecting]  # how it fetched then
         # How its threads that are no greenlets fetched (None: not those of gevent's pool), and where.
         self._threads = None  # type: Optional[Tuple[Any, Any]]
+        self._tasks = None  # type: Optional[sharing.Sharing]  # of that pool
         # How many clients like the one that is measured the program has, and another fetch where that is
         # not known.
         self._sharing = None  # type: Optional[sharing.Sharing]
@@ -231,6 +232,7 @@ class Agent(object):
         atexit.register(self._at_exit)
         main_end.call(self._at_main_end)
         self.record.on_connection = self._on_connection
+        self.record.on_request = self._on_request
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._after_fork)
         else:
@@ -272,7 +274,7 @@ class Agent(object):
     def _after_fork(self):
         # type: () -> None
         self._connected, self._fetch, self._asked, self._scheduled = False, None, 0.0, False
-        self._threads = None
+        self._threads = self._tasks = None
         native.begin()
         self.tell("hello", argv=_argv(), forked=True, gevent="gevent" in sys.modules)
 
@@ -323,20 +325,44 @@ class Agent(object):
             if connecting.fetch(self.options()) is not None:
                 self._fetch = connecting
 
+    def _on_request(self, frame):
+        # type: (Optional[FrameType]) -> None
+        """Probe, or wait for the probe, as at a connection: where a kept one serves all, none is opened."""
+        if id(choice.current()) in self._at:
+            return  # it was let on: a login may be of two requests, and others wait for the end of both
+        if self._begun or choice.in_greenlet():
+            self._on_connection(frame)
+        elif native.is_here():
+            self._note_tasks(native.pool_of(frame))
+
     def _is_of_a_thread(self, frame):
         # type: (Optional[FrameType]) -> bool
         """Return whether a thread that is no greenlet connects for the user; remember how it fetches."""
-        user = frames.user(frame) if native.is_here() else None
-        if user is None or "gevent" not in sys.modules:
+        if not native.is_here() or "gevent" not in sys.modules:
             return False
         pool, found = native.pool_of(frame), None
+        user = frames.user(frame)
+        if user is None:
+            # It calls the function of a client that it was given: show who made the client.
+            given = native.given(frame) or (frames.caller(frame) if pool is not None else None)
+            if given is None:
+                return False
+            user = next(iter(fetchers.Connecting(frame).made()), given)
         if pool is not None:
             fetch, name = fetchers.of_connection(frame, self.options()) or fetchers.general(self.options())
             found = native.through(pool, fetch), "%s in gevent.threadpool.ThreadPool" % name
             self._connected = True
+            self._note_tasks(pool)
         if self._threads is None or found is not None:
             self._threads = found, user
         return True
+
+    def _note_tasks(self, pool):
+        # type: (Any) -> None
+        """Note how many tasks ``pool`` has at once: more than it has threads wait for each other."""
+        if pool is not None and (self._tasks is None or len(pool) > self._tasks.seen):
+            evidence = sharing.SHARED if len(pool) > pool.maxsize else sharing.UNCLEAR
+            self._tasks = sharing.Sharing(1, False, evidence, len(pool))
 
     def _delay_connection(self, frame):
         # type: (Optional[FrameType]) -> None
@@ -463,11 +489,10 @@ class Agent(object):
             if found is None and connecting is None:
                 self.failed("threads", "", spot=spot)
                 return
+            if self._tasks is not None and connecting is None:
+                self._sharing, self._tasks.at = self._tasks, spot
         if found is None and frame is None and not self._connected:
-            known = fetchers.of_modules(options)
-            found = known[0][0] if known else None
-            if len(known) > 1:
-                self._second, self._prefixes = known[1][0], [prefix for _, prefix in known]
+            found = self._of_modules(options)
         if choice.hub() is None:
             self._note_bystanders()
             self.measure(*(found or (None, "")))
@@ -490,6 +515,14 @@ class Agent(object):
             self._arrived = []  # from now on: the probe's greenlet is not the next to run
             self._at[id(stopped)] = frame
         self._pause.during(measure, stops=frame is not None)
+
+    def _of_modules(self, options):
+        # type: (Dict[str, Any]) -> Optional[Tuple[Fetch, str]]
+        """Return the fetch of a program that has fetched nothing yet; note the second one, if there is one."""
+        known = fetchers.of_modules(options)
+        if len(known) > 1:
+            self._second, self._prefixes = known[1][0], [prefix for _, prefix in known]
+        return known[0][0] if known else None
 
     def _observed(self, connecting, stopped, options):
         # type: (fetchers.Connecting, Any, Dict[str, Any]) -> Optional[Tuple[Fetch, str]]

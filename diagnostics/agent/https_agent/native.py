@@ -1,6 +1,6 @@
 """Recognize a connection of a thread that is no greenlet, and fetch as a thread of gevent's pool does."""
 
-from . import choice, sampler
+from . import choice, frames, places, sampler
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -9,6 +9,18 @@ if TYPE_CHECKING:
 
     Fetch = Callable[[str], Any]
 
+# Whose functions programs give to threads to call. Others have threads for what they do themselves.
+_CLIENTS = (
+    "boto3",
+    "botocore",
+    "geventhttpclient",
+    "httpx",
+    "requests",
+    "requests_futures",
+    "requests_toolbelt",
+    "s3transfer",
+    "urllib3",
+)
 _main = [sampler.get_ident()]  # the thread in which the agent, so the program, has begun
 
 
@@ -22,6 +34,19 @@ def is_here():
     # type: () -> bool
     """Return whether this is a thread of the operating system beside the main one, not a greenlet."""
     return sampler.get_ident() != _main[0] and not choice.in_greenlet()
+
+
+def given(frame):
+    # type: (Optional[FrameType]) -> Optional[frames.Spot]
+    """Return the line of the client whose function the thread was given to call; None if it has another."""
+    outer = None
+    while frame is not None:
+        if frames.kind(frame.f_code) == "package":
+            outer = frame
+        frame = frame.f_back
+    if outer is None or str(outer.f_globals.get("__name__")).partition(".")[0] not in _CLIENTS:
+        return None
+    return places.spot(outer)
 
 
 def pool_of(frame):

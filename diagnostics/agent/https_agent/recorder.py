@@ -37,6 +37,7 @@ _CLIENTS = {
     "geventhttpclient.client": ("HTTPClient",),
 }
 _MAX_CLIENTS = 10000
+_HTTPS = 443
 _MAX_EVENTS = 50  # of one kind
 
 
@@ -66,6 +67,8 @@ class Record(object):
         self.replaced = []  # type: List[Dict[str, Any]]
         self.on_import = {}  # type: Dict[str, Callable[[ModuleType], None]]
         self.on_connection = None  # type: Optional[Callable[[Optional[FrameType]], None]]
+        # Called for each request on a connection that has had one before.
+        self.on_request = None  # type: Optional[Callable[[Optional[FrameType]], None]]
         self.tried = False  # an HTTPS connection of http.client, urllib3, pyOpenSSL
         self.reached = None  # type: Any  # the line of a module that leads to the first request
         self.instead = {}  # type: Dict[str, Callable[[Any], Any]]  # a remedy's version of an injection
@@ -232,6 +235,8 @@ def _change(name):
         return _note_wrapping
     if name in ("http.client", "httplib") or name.endswith(".connection"):
         return _note_connecting
+    if name in _KEEPERS:
+        return _note_requests
     if name == "OpenSSL.SSL":
         return _note_pyopenssl
     if name in _POOLS:
@@ -354,6 +359,49 @@ def _note_connecting(module):
                 _trying(frame)
 
             wrapping.wrap(kind, "connect", before)
+    if module.__name__ in _KEEPERS:
+        _note_requests(module)
+
+
+def _note_requests(module):
+    # type: (ModuleType) -> None
+    """Record the requests that clients make on HTTPS connections that they have kept."""
+    cls, name, is_kept = _KEEPERS[module.__name__]
+
+    def before(frame, arguments):
+        # type: (Optional[FrameType], Dict[str, Any]) -> None
+        if record.on_request is not None and is_kept(arguments["self"]):
+            record.on_request(frame)
+
+    if hasattr(module, cls):  # it has another name in other versions
+        wrapping.wrap(getattr(module, cls), name, before)
+
+
+def _is_kept(own):
+    # type: (Any) -> bool
+    # The last response is forgotten at the next request, or when the connection is closed.
+    kept = own.sock is not None and own._HTTPConnection__response is not None
+    return bool(kept and own.default_port == _HTTPS)
+
+
+# By module: the class and the method that all requests call, and whether its object has a connection.
+_PLAIN = ("HTTPConnection", "putrequest", _is_kept)
+_KEEPERS = {
+    "httplib": _PLAIN,
+    "http.client": _PLAIN,
+    "httpcore._sync.http11": (
+        "HTTP11Connection",
+        "handle_request",
+        lambda own: getattr(own, "_request_count", 0) and own._origin.scheme == b"https",
+    ),
+    "geventhttpclient.connectionpool": (
+        "ConnectionPool",
+        "get_socket",
+        lambda own: (
+            hasattr(own, "ssl_context") and own._semaphore.counter > 0 and not own._socket_queue.empty()
+        ),
+    ),
+}  # type: Dict[str, Tuple[str, str, Callable[[Any], Any]]]
 
 
 def _note_pyopenssl(module):

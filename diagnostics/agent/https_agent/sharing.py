@@ -4,14 +4,15 @@ Many programs make a client for each call, greenlet or worker. In a probe whose 
 copy of it they would wait for its only connection, or its lock, as no two greenlets of the program do. What
 refers to a client does not say which it is: a registry is filled as clients are needed, a weak reference is
 not seen, and a job may share its client with greenlets that it starts later. So two greenlets have to be
-seen with clients of their own, or with the same. Where only one is, both ways are measured.
+seen with clients of their own, or with the same. Where only one is, both ways are measured: a heartbeat or
+a login has a client for itself, and those that share another may not exist yet.
 """
 
 import gc
 import sys
-from types import BuiltinMethodType, FrameType, FunctionType, MethodType, ModuleType
+from types import BuiltinMethodType, FrameType, MethodType
 
-from . import frames, https_inspection, turns
+from . import frames, turns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,10 +22,6 @@ if TYPE_CHECKING:
 MANY = 1000  # one for each greenlet
 OPTIMIZED = 1  # a flag of code whose locals are its own: of a function
 SHARED, OWN, UNCLEAR = "shared", "own", "unclear"
-_OBJECTS = 20000
-_DEPTH = 5
-_HEAP_TYPE = 1 << 9  # a flag of a class that is made by a statement
-_PLAIN = (dict, list, tuple, set, frozenset)
 _OF_LOCKS = ("gevent", "threading")
 
 
@@ -45,6 +42,7 @@ class Sighting(object):
                 for value in list(getattr(each, "__dict__", {}).values())
                 if _is_lock(value) and _is_taken(value)
             )
+        self.spot = frames.user(frame)
         own = turns.user_frame(frame)
         self.code = own.f_code if own is not None else None
         self.codes = turns.codes_of(frame)
@@ -61,6 +59,16 @@ class Sighting(object):
                     self.variables.setdefault(frame.f_code, set()).update(names)
             frame = frame.f_back
         self.connects = connects
+
+    def queued(self):
+        # type: () -> int
+        """Return how many requests wait now for a worker of the executor that the client has."""
+        found = 0
+        for each in self.levels.values():
+            for value in list(getattr(each, "__dict__", {}).values()):
+                tasks = getattr(value, "__dict__", {}).get("_work_queue")
+                found += tasks.qsize() if tasks is not None else 0
+        return found
 
     def shares(self, name, other):
         # type: (str, Sighting) -> bool
@@ -88,14 +96,15 @@ class Sharing(object):
     """What is known of a client: ``many`` copies of it are to be measured.
 
     ``own``: each has locks of its own; ``evidence``: SHARED, OWN or UNCLEAR; ``seen``: how many greenlets
-    were seen with a client; ``waiting``: where others waited for their turn, while so many were ``using``
-    one.
+    were seen with a client, the one that is measured ``at`` a line; ``waiting``: where others waited for
+    their turn, while so many were ``using`` one.
     """
 
     def __init__(self, many, own, evidence, seen):
         # type: (int, bool, str, int) -> None
         self.many, self.own, self.evidence, self.seen = many, own, evidence, seen
         self.using, self.waiting = seen, []  # type: int, List[frames.Spot]
+        self.at = None  # type: Optional[frames.Spot]
 
 
 def alike(seen):
@@ -115,17 +124,15 @@ def alike(seen):
     return sorted(most, key=lambda each: (each is not seen[0], not each.connects))
 
 
-def judged(seen, alone=True):
-    # type: (List[Sighting], bool) -> Sharing
-    """Return for how many greenlets there is a client like that of the first of ``seen``, which are alike.
-
-    ``alone``: the program has no other greenlet that might have one.
-    """
+def judged(seen):
+    # type: (List[Sighting]) -> Sharing
+    """Return how many clients there are like that of the first of ``seen``, which are alike."""
     first, number = seen[0], len(seen)
     if not first.levels:  # it is made for each request, or none that can be copied
         return Sharing(1, False, SHARED, number)
     if number == 1:
-        return Sharing(1, False, SHARED if alone and _is_known_to_all(first) else UNCLEAR, 1)
+        # Those that wait for the client's own worker share it.
+        return Sharing(1, False, SHARED if first.queued() >= turns.SOME else UNCLEAR, 1)
     groups = _groups(seen, Sighting.waits_with)
     largest = max(len(each) for each in groups)
     connecting = sum(each.connects for each in seen)
@@ -163,51 +170,6 @@ def _groups(seen, joins):
 def _different(seen):
     # type: (List[Sighting]) -> Set[int]
     return set(id(each.levels.get("session") or each.levels.get("other")) for each in seen)
-
-
-def _is_known_to_all(first):
-    # type: (Sighting) -> bool
-    """Return whether a module or a class of the user's has the client, as an attribute of its objects.
-
-    What is in a container is not counted: it may be the first of several.
-    """
-    wanted = set(id(each) for name, each in first.levels.items())
-    level, reached = [], set()  # type: List[Any], Set[int]
-    for name in list(sys.modules):
-        path = https_inspection.file_of(name)
-        if path and frames.kind_of_file(path) == "user":
-            level.extend(list(https_inspection.contents(name).values()))
-    for _ in range(_DEPTH):
-        above, level = level, []
-        for each in above:
-            if id(each) in reached:
-                continue
-            if id(each) in wanted:
-                return True
-            reached.add(id(each))
-            if len(reached) > _OBJECTS:
-                return False
-            level.extend(_attributes(each))
-    return False
-
-
-def _attributes(own):
-    # type: (Any) -> List[Any]
-    """Return what ``own`` has as attributes: an object or a class of Python code, a function, a method."""
-    kind = type(own)  # type: Any
-    if kind is FunctionType or kind is MethodType or kind.__name__ in ("cell", "partial"):
-        found = gc.get_referents(own)
-        closure = getattr(own, "__closure__", None) if kind is FunctionType else None
-        return [each for each in found if type(each) not in _PLAIN] + list(closure or ())
-    if issubclass(kind, type):
-        return list(type.__getattribute__(own, "__dict__").values()) if own.__flags__ & _HEAP_TYPE else []
-    if issubclass(kind, _PLAIN + (ModuleType,)) or not kind.__flags__ & _HEAP_TYPE:
-        return []
-    try:
-        attributes = list(object.__getattribute__(own, "__dict__").values())
-    except Exception:  # it has slots, or whatever a property of that name raises
-        attributes = []
-    return attributes + [each for each in gc.get_referents(own) if type(each) not in _PLAIN]
 
 
 def _is_lock(value):

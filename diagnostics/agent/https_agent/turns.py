@@ -10,7 +10,6 @@ seen several times that one of them goes on when a request has ended, and none b
 import gc
 import os
 import sys
-from types import FunctionType, MethodType
 
 from . import frames
 
@@ -57,16 +56,6 @@ class Place(object):
         # type: (Any, bool, str) -> None
         self.greenlet, self.frame, self.connects = greenlet, greenlet.gr_frame, connects
         self.inside = inside
-
-    def is_of_user(self):
-        # type: () -> bool
-        """Return whether it executes code of the user's, or will; the main greenlet does not count."""
-        if self.greenlet.parent is None:
-            return False
-        if self.frame is None:
-            code = _code(getattr(self.greenlet, "_run", None))
-            return code is not None and frames.kind(code) == "user"
-        return user_frame(self.frame) is not None
 
 
 class Wait(object):
@@ -260,17 +249,6 @@ def user_frame(frame):
     while frame is not None and not frames.is_users(frame):
         frame = frame.f_back
     return frame
-
-
-def _code(function):
-    # type: (Any) -> Optional[CodeType]
-    for _ in range(3):
-        kind = type(function)  # type: Any
-        if kind is MethodType:
-            function = function.__func__
-        elif kind.__name__ == "partial":
-            function = function.func
-    return function.__code__ if type(function) is FunctionType else None
 
 
 def stand(connecting, waits):

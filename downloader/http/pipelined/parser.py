@@ -18,15 +18,13 @@ patching.require()
 
 from collections import deque
 from collections.abc import Callable
-from time import time
 from typing import Protocol
 
 import httptools
 
 from downloader.core.content_check import check_length
-from downloader.core.retry import parse_retry_after
 from downloader.errors import DestinationError, FetchError
-from downloader.http.exceptions import PROXY_LOGIN
+from downloader.http.exceptions import PROXY_LOGIN, refusal
 from downloader.http.pipelined.header_shape import MAX_USUAL, HeaderShape, shape_of
 from downloader.http.response import STORED
 from downloader.http.task import FetchTask
@@ -290,8 +288,7 @@ class ResponseParser:
             raise NeedsRequestsClient  # which knows whether a proxy is in between
         if status >= 400:
             value = fields.get(shape.retry_after)
-            wait = parse_retry_after(value.decode("latin-1") if value is not None else None, time())
-            raise FetchError(f"http-{status}", "", wait)
+            raise refusal(status, value.decode("latin-1") if value is not None else None)
         if status not in STORED:
             raise NeedsRequestsClient
         if shape.plain:

@@ -12,6 +12,7 @@ STUCK = "tests/diagnostics/test_stuck_imports.py::"
 LOOKS = "tests/unit/test_diagnostics_stuck.py::"
 SCENARIO = "tests/diagnostics/scenarios/test_scenarios.py::test_scenario"
 LIKE = "tests/unit/test_diagnostics_like.py::"
+KEPT = "tests/diagnostics/test_kept_connections.py::"
 ENDS = "tests/diagnostics/test_exit_codes.py::"
 
 KNOWN = (
@@ -175,6 +176,33 @@ KNOWN = (
         "one == each",
         "True",
         (f"{SCENARIO}[who_shares_the_client/login]",),
+    ),
+    Mutant(
+        "one greenlet is evidence of who shares a client",
+        "a program whose heartbeat has a session of one connection for itself is called serial",
+        "judged",
+        "first.queued() >= turns.SOME",
+        "True",
+        (
+            f"{SCENARIO}[one_greenlet_yet/heartbeat]",
+            f"{LIKE}test_client_that_one_greenlet_was_seen_with_is_not_said_to_be_shared",
+        ),
+    ),
+    Mutant(
+        "a lock in a client that one greenlet was seen with counts",
+        "a program that reads its secrets through a session with a lock is called serial",
+        "unlike",
+        "seen == 1 or case.in_threads",
+        "False",
+        (f"{SCENARIO}[one_greenlet_yet/lock]", f"{SCENARIO}[threads_of_gevent/given two]"),
+    ),
+    Mutant(
+        "requests on kept connections are not seen",
+        "a program that takes turns at a session that has logged in is called concurrent",
+        "Agent._on_request",
+        "self._begun or choice.in_greenlet()",
+        "False",
+        (f"{KEPT}test_lock_around_requests_on_a_kept_connection",),
     ),
     Mutant(
         "clients are copied as often as they are seen though others wait for them",

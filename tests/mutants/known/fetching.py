@@ -786,6 +786,25 @@ KNOWN = (
         ),
     ),
     Mutant(
+        "a 429 says that its machine is well",
+        "behind a redirect, a name of two machines gets all retries at the one that answers 429",
+        "_is_about_the_file",
+        "refusal(status, response.headers.get('Retry-After')).of_file",
+        "status < 500",
+        (
+            "tests/faults/test_machines.py::"
+            "test_another_machine_behind_the_name_that_a_redirect_leads_to_serves[refuses with 408-first]",
+        ),
+    ),
+    Mutant(
+        "a cookie has the Path that it names, whatever that is",
+        'a wall whose cookie has Path="/" redirects for ever, where curl gets the file',
+        "parse_set_cookie",
+        "given if given.startswith('/') else ''",
+        "given",
+        ("tests/faults/test_cookies.py::test_cookies_are_read_by_rfc_6265[requests]",),
+    ),
+    Mutant(
         "cookies stay with the host that set them",
         "a login at sso.site.test is none at a.site.test: a redirect loop, where curl -b '' gets the file",
         "_domains",

@@ -1,0 +1,75 @@
+"""A session that logs in keeps its connection: greenlets that make requests on it never open one."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from meeting import meeting
+from program_parts import PATCH
+
+__all__ = ["meeting"]
+
+APP = f"""{PATCH}
+import os
+import threading
+
+import gevent
+import requests
+
+URL = os.environ["URL"]
+session, lock = requests.Session(), threading.Lock()
+session.get(URL + "login")
+"""
+LOCKED = """
+def get(number):
+    with lock:
+        session.get(URL + str(number))
+
+gevent.joinall([gevent.spawn(get, number) for number in range(6)])
+"""
+LOGIN = """
+tokens = []
+
+def get(number):
+    with lock:
+        if not tokens:
+            session.get(URL + "challenge")
+            session.get(URL + "token")
+            tokens.append("of a login")
+    session.get(URL + str(number))
+
+gevent.joinall([gevent.spawn(get, number) for number in range(6)])
+"""
+NARROW = """
+session.mount("https://", requests.adapters.HTTPAdapter(pool_maxsize=1, pool_block=True))
+session.get(URL + "login")
+gevent.joinall([gevent.spawn(session.get, URL + str(number)) for number in range(6)])
+"""
+
+
+@pytest.fixture
+def checked(run, write, meeting):
+    """Diagnose a program that logs in before its greenlets start."""
+
+    def ask(text):
+        write("app", APP + text)
+        env = {"URL": meeting.url, "REQUESTS_CA_BUNDLE": meeting.ca}
+        return run("--json", "--", sys.executable, "app.py", env=env)
+
+    return ask
+
+
+def test_lock_around_requests_on_a_kept_connection(checked):
+    answer = checked(LOCKED)
+    assert answer.code == 4, answer
+    assert "greenlets waited at app.py:14 while 1 used one" in answer.line
+
+
+def test_login_of_two_requests_on_a_kept_connection(checked):
+    assert checked(LOGIN).code == 0
+
+
+def test_pool_of_one_with_a_kept_connection(checked):
+    answer = checked(NARROW)
+    assert (answer.code, answer.cause[0]) == (1, "pool-of-one"), answer
