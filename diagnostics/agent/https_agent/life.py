@@ -518,7 +518,7 @@ class Agent(object):
 
     def _of_modules(self, options):
         # type: (Dict[str, Any]) -> Optional[Tuple[Fetch, str]]
-        """Return the fetch of a program that has fetched nothing yet; note the second one, if there is one."""
+        """Return the fetch of a program that has fetched nothing yet; note the second, if there is one."""
         known = fetchers.of_modules(options)
         if len(known) > 1:
             self._second, self._prefixes = known[1][0], [prefix for _, prefix in known]
