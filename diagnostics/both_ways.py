@@ -1,7 +1,8 @@
 """Settle which of two measurements counts: with one client for all greenlets, and with one for each. Pure.
 
-The agent measures both where it has not seen which of them the program has, and the first does not show
-that requests are concurrent even so. Where they disagree, there is no verdict.
+The agent measures both where it has not seen which of them the program has, or which adapter of its
+session it uses, and the first does not show that requests are concurrent even so. Where they disagree,
+there is no verdict.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from diagnostics.evidence import Case
 from diagnostics.model import Observation, Question
 from diagnostics.source_places import where
 from diagnostics.verdict import judge, least_slope
+from downloader.core.redact import redact
 
 __all__ = ["settled", "shown", "unlike"]
 
@@ -34,6 +36,12 @@ def settled(question: Question, seen: Observation) -> Observation:
     each = judge(question, replace(seen, result={**seen.result, **other})).verdict
     if one == each:
         return seen
+    if prefixes := _prefixes(seen):
+        raise ProbeError(
+            f"{question.target.shown}: no verdict: through the adapter at {prefixes[0]} HTTPS is"
+            f" {_SHOWN[one]}, through the one at {prefixes[1]} it is {_SHOWN[each]}, and the program has"
+            f" fetched nothing yet; {_ADVICE}"
+        )
     sharing = seen.result["sharing"]
     who = "it was not seen which of them the program has"
     if sharing["seen"] == 1:
@@ -88,6 +96,11 @@ def shown(seen: Observation, verdict: str) -> str:
     Where requests were concurrent, it is said, too, that the program was not seen to make several at once.
     """
     sharing = seen.result.get("sharing") or {"many": 1, "seen": 0}
+    if prefixes := _prefixes(seen):
+        return (
+            "the program has fetched nothing yet: measured was the narrowest of its session's adapters, at"
+            f" {prefixes[0]}" + (f", and the widest, at {prefixes[1]}" if "other" in seen.result else "")
+        )
     if "other" in seen.result:
         return (
             f"it was not seen whether greenlets share the client: measured with {_number(seen)},"
@@ -104,6 +117,10 @@ def shown(seen: Observation, verdict: str) -> str:
     if sharing["evidence"] == "own":
         return f"{who}, each with a client of its own: measured with one for each request"
     return f"{who} with {sharing['many']} clients: measured with as many, in turn"
+
+
+def _prefixes(seen: Observation) -> list[str]:
+    return [redact(each) for each in seen.result.get("prefixes", [])]
 
 
 def _at(seen: Observation) -> str:

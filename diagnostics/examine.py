@@ -113,6 +113,12 @@ def diagnose(
             f"the program has tried no HTTPS connection: measured was {seen.result.get('name')};"
             " name a fetch of it with --app"
         )
+    app, name = question.target.app, seen.result.get("name")
+    if ":" in app and name != app:
+        notes.append(
+            f"{app} takes more than a URL, so it is an application that was only imported: measured was"
+            f" {name}; name a fetch of one argument with --app"
+        )
     notes += filter(None, [both_ways.shown(seen, judgement.verdict)])
     held = [_shown(case, each) for each in case.held[:5]]
     return Diagnosis(

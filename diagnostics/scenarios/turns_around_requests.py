@@ -15,7 +15,7 @@ import threading
 
 import gevent
 import requests
-from gevent.event import AsyncResult
+from gevent.event import AsyncResult, Event
 from gevent.lock import BoundedSemaphore
 from requests.adapters import HTTPAdapter
 
@@ -74,6 +74,117 @@ def one_of_a_queue():
         with lent() as client:
             request(number, client)
 
+    return get
+
+
+def worker_that_replies():
+    jobs = queue.Queue()
+
+    def work():
+        while True:
+            number, answer = jobs.get()
+            request(number)
+            answer.put("done")
+
+    def get(number):
+        answer = queue.Queue()
+        jobs.put((number, answer))
+        answer.get()
+
+    gevent.spawn(work)
+    return get
+
+
+def worker_that_sets_an_event():
+    jobs = queue.Queue()
+
+    def work():
+        while True:
+            number, done = jobs.get()
+            request(number)
+            done.set()
+
+    def get(number):
+        done = threading.Event()
+        jobs.put((number, done))
+        done.wait()
+
+    gevent.spawn(work)
+    return get
+
+
+def ticket():
+    tickets = queue.Queue()
+    tickets.put("the only one")
+
+    def get(number):
+        mine = tickets.get()
+        request(number)
+        tickets.put(mine)
+
+    return get
+
+
+def polled():
+    taken = []
+
+    def get(number):
+        while taken:
+            gevent.sleep(0.02)
+        taken.append(number)
+        request(number)
+        taken.pop()
+
+    return get
+
+
+def event_of_another():
+    ready = Event()
+
+    def log_in():
+        request("token", HEARTBEAT)
+        ready.set()
+
+    def get(number):
+        ready.wait()
+        request(number, narrow())
+
+    gevent.spawn(log_in)
+    return get
+
+
+def pages_in_a_row():
+    jobs, seen = queue.Queue(), []
+    follows = {"robots": ["index"], "index": ["map"], "map": [str(number) for number in range(10)]}
+
+    def get(number):
+        while (job := jobs.get()) is not None:
+            request(job)
+            seen.append(job)
+            for page in follows.get(job, [None] * 10 if len(seen) == 13 else []):
+                jobs.put(page)
+            gevent.sleep(0.01)  # another one takes what follows
+
+    jobs.put("robots")
+    return get
+
+
+def workers_asleep():
+    jobs, over = [], []
+
+    def get(number):
+        while not over:
+            if jobs:
+                request(jobs.pop(), requests.Session())
+            gevent.sleep(0.02)
+
+    def give():
+        for job in (1, 2):
+            jobs.append(job)
+            gevent.sleep(0.5)
+        over.append("now")
+
+    gevent.spawn(give)
     return get
 
 
@@ -149,6 +260,13 @@ def main():
         "handler": handler,
         "worker": one_worker,
         "queue": one_of_a_queue,
+        "reply": worker_that_replies,
+        "event": worker_that_sets_an_event,
+        "ticket": ticket,
+        "polled": polled,
+        "ready": event_of_another,
+        "pages": pages_in_a_row,
+        "asleep": workers_asleep,
         "login": log_in_once,
         "token": token_of_another,
         "idle": idle_workers,
@@ -189,6 +307,41 @@ RUNS = [
         "name": "queue",
         "COMMAND": ["python", "turns_around_requests.py", "queue"],
         "EXPECT": {"verdict": "none", "error": "*greenlets waited at turns_around_requests.py:*"},
+    },
+    {
+        "name": "reply",
+        "COMMAND": ["python", "turns_around_requests.py", "reply"],
+        "EXPECT": {"verdict": "none", "error": "*greenlets waited at turns_around_requests.py:*"},
+    },
+    {
+        "name": "event",
+        "COMMAND": ["python", "turns_around_requests.py", "event"],
+        "EXPECT": {"verdict": "none", "error": "*greenlets waited at turns_around_requests.py:*"},
+    },
+    {
+        "name": "ticket",
+        "COMMAND": ["python", "turns_around_requests.py", "ticket"],
+        "EXPECT": {"verdict": "none", "error": "*greenlets waited at turns_around_requests.py:*"},
+    },
+    {
+        "name": "polled",
+        "COMMAND": ["python", "turns_around_requests.py", "polled"],
+        "EXPECT": {"verdict": "none", "error": "*greenlets waited at turns_around_requests.py:*"},
+    },
+    {
+        "name": "ready",
+        "COMMAND": ["python", "turns_around_requests.py", "ready"],
+        "EXPECT": {"verdict": "concurrent"},
+    },
+    {
+        "name": "pages",
+        "COMMAND": ["python", "turns_around_requests.py", "pages"],
+        "EXPECT": {"verdict": "concurrent"},
+    },
+    {
+        "name": "asleep",
+        "COMMAND": ["python", "turns_around_requests.py", "asleep"],
+        "EXPECT": {"verdict": "concurrent"},
     },
     {
         "name": "login",

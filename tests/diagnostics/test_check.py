@@ -134,7 +134,9 @@ def test_a_callable_is_the_fetch(run, write):
 )
 def test_wsgi_and_asgi_applications_are_only_imported(run, write, application):
     write("proj", f"from gevent import monkey; monkey.patch_all()\n{application}\n")
-    assert run("--app", "proj:app", "--json").json["verdict"] == "concurrent"
+    found = run("--app", "proj:app", "--json").json
+    (note,) = found["notes"]
+    assert (found["verdict"], "proj:app takes more than a URL" in note) == ("concurrent", True), note
 
 
 def test_some_errors_give_the_verdict_error(run, write):

@@ -6,6 +6,15 @@ import socket
 
 import pytest
 
+PROJECT = """
+    NUMBER = 1
+    async def later(url): pass
+    def make(): pass
+    def through(session, url, times, *, wait): pass
+    class Api:
+        def get(self, url): pass
+"""
+
 
 @pytest.mark.parametrize(
     ("args", "code", "says"),
@@ -15,6 +24,9 @@ import pytest
         (["--app", "proj:nothing"], 2, "proj has no nothing"),
         (["--app", "proj:NUMBER"], 2, "is not callable"),
         (["--app", "proj:later"], 2, "is a coroutine function"),
+        (["--app", "proj:make"], 2, "proj:make takes 0 arguments; a fetch takes one, the URL"),
+        (["--app", "proj:through"], 2, "proj:through takes 4 arguments"),
+        (["--app", "proj:Api.get"], 2, "proj:Api.get is a method without its object"),
         (["--app", "broken"], 4, "importing broken failed: ZeroDivisionError: division by zero"),
         (["--app", "exits"], 4, "importing exits failed: SystemExit: 3"),
         (["--requests", "0"], 2, "'--requests'"),
@@ -31,7 +43,7 @@ import pytest
     ],
 )
 def test_bad_input(run, write, args, code, says):
-    write("proj", "NUMBER = 1\nasync def later(url): pass\n")
+    write("proj", PROJECT)
     write("broken", "1 / 0\n")
     write("exits", "raise SystemExit(3)\n")
     answer = run(*args)

@@ -246,10 +246,20 @@ def test_client_that_has_fetched_nothing_is_found_by_its_type_alone() -> None:
     session = requests.Session()
     session.mount(HOST, Ends())
     found = like.idle([{"lazy": Lazy(), "api": session, "same": session, "kind": requests.Session}])
-    assert found is not None
-    assert (found.session, found.url) == (session, HOST)
-    assert like.idle([{"one": requests.Session(), "other": requests.Session()}]) is None
-    assert like.idle([{"lazy": Lazy()}]) is None
+    assert [(each.session, each.url) for each in found] == [(session, HOST), (session, "https://")]
+    assert like.idle([{"one": requests.Session(), "other": requests.Session()}]) == []
+    assert like.idle([{"lazy": Lazy()}]) == []
+
+
+def test_narrowest_and_widest_adapter_of_a_session_that_has_fetched_nothing_are_measured() -> None:
+    session = requests.Session()
+    assert [each.url for each in like.idle([{"api": session}])] == ["https://"]
+    session.mount(HOST, Ends())
+    session.mount("https://cdn.example/", HTTPAdapter(pool_maxsize=50, pool_block=True))
+    session.mount("https://old.example/", HTTPAdapter(pool_maxsize=1, pool_block=True))
+    found = [each.url for each in like.idle([{"api": session}])]
+    assert found[0] == "https://old.example/"
+    assert found[1] in {"https://", "https://cdn.example/"}
 
 
 OWN = [("/proj/app.py", 7, "check")]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 # Clients that gevent does not make concurrent, and clients that it does.
 _FOREIGN = ("aiohttp", "pycurl", "curl_cffi", "tornado.httpclient", "eventlet.green.ssl")
 _KNOWN = ("requests", "urllib3", "httpx", "geventhttpclient", "botocore")
+_OF_APPLICATIONS = (2, 3)  # how many arguments those of WSGI and ASGI take, which are only imported
 
 
 class Unusable(Exception):
@@ -178,18 +179,32 @@ def application(target, options):
     module_name, _, attribute = target.partition(":")
     module = importlib.import_module(module_name)
     if attribute:
-        value = module  # type: Any
+        value, above = module, None  # type: Any, Any
         for part in attribute.split("."):
             if not hasattr(value, part):
                 raise NoSuchTarget("%s has no %s" % (module_name, attribute))
-            value = getattr(value, part)
+            value, above = getattr(value, part), value
         if not callable(value):
             raise NoSuchTarget("%s is not callable" % target)
         if _asynchronous(value):
             raise NoSuchTarget("%s is a coroutine function; a fetch under gevent is a plain one" % target)
-        if _takes(value) in (None, 1):
+        if _is_of_objects(value, above):
+            raise NoSuchTarget("%s is a method without its object: name one of an object" % target)
+        takes = _takes(value)
+        if takes in (None, 1):
             return value, target
+        if takes not in _OF_APPLICATIONS:
+            raise NoSuchTarget("%s takes %d arguments; a fetch takes one, the URL" % (target, takes))
     return None, target
+
+
+def _is_of_objects(value, above):
+    # type: (Any, Any) -> bool
+    """Return whether ``value`` is a method of the class ``above`` that has to be called on its objects."""
+    code = getattr(value, "__code__", None)
+    if not isinstance(above, type) or code is None or getattr(value, "__self__", None) is not None:
+        return False
+    return bool(code.co_argcount and code.co_varnames[0] == "self")
 
 
 def _asynchronous(value):
@@ -219,7 +234,7 @@ def _takes(value):
     needed = [
         each
         for each in signature.parameters.values()
-        if each.default is each.empty and each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
+        if each.default is each.empty and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
     ]
     if not needed and any(
         each.kind in (each.VAR_POSITIONAL, each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
@@ -308,6 +323,7 @@ class Connecting(object):
         self._first = self._measured = _Client(frame, True)
         self.sharing = sharing.Sharing(1, False, sharing.UNCLEAR, 1)
         self.waits = []  # type: List[turns.Wait]
+        self.line = []  # type: List[turns.Wait]  # those at one place that may be idle workers
 
     def look_at(self, places):
         # type: (List[turns.Place]) -> None
@@ -318,7 +334,24 @@ class Connecting(object):
     def may_take_turns(self):
         # type: () -> bool
         """Return whether so many wait that it has to be seen what they do after this request."""
-        return turns.stand(self.sharing.using, self.waits)
+        using = self.sharing.using
+        return turns.stand(using, self.waits) or turns.stand(using, self.line)
+
+    def may_be_idle(self):
+        # type: () -> bool
+        """Return whether so many wait still as idle workers do, too, while one makes a request at most."""
+        return not self.sharing.waiting and self.sharing.using < 2 and turns.stand(1, self.line)
+
+    def take_turns(self):
+        # type: () -> None
+        """Note that those wait for their turn that might have been idle."""
+        self._wait_for(self.line)
+
+    def using(self, places):
+        # type: (List[turns.Place]) -> List[Any]
+        """Return the greenlets at ``places`` that make a request."""
+        at = [place for place in places if place.frame is not None]
+        return [place.greenlet for place in at if _Client(place.frame, place.connects).is_there]
 
     def has_ended(self, greenlet):
         # type: (Any) -> bool
@@ -332,7 +365,7 @@ class Connecting(object):
         Those that waited meanwhile may have waited for their turn, for a login, or for work: some have
         ``moved`` on.
         """
-        before, at_first = self.waits, self.sharing
+        before, at_first, line = self.waits, self.sharing, self.line
         again = not self.has_ended(stopped)
         using = self._judge([] if again else [self._first], places)
         if not using:
@@ -343,7 +376,7 @@ class Connecting(object):
             if place.frame is not None
         )
         rest = [each for each in before if each.lasts()]
-        if len(using) > 1 or rest:
+        if len(using) > 1 or rest or any(each.lasts() for each in line):
             self.sharing.using = max(1, len(using))
         self._wait_for(turns.held(before, rest, moved, ended, shares, len(using)))
 
@@ -365,8 +398,11 @@ class Connecting(object):
             self.sharing.at = alike[0].spot or next(iter(self.made()), None)
         codes = set().union(*[each.sighting.codes for each in clients])  # type: Set[Any]
         variables = self._measured.sighting.variables
-        waits = [turns.wait(place, codes, variables) for place in rest]
-        self.waits = [each for each in waits if each is not None]
+        waits = [
+            each for each in [turns.wait(place, codes, variables) for place in rest] if each is not None
+        ]
+        self.waits = [each for each in waits if each.kind in turns.TURNS]
+        self.line = turns.line(waits)
         return [each.sighting for each in seen if any(each.sighting is other for other in alike)]
 
     def _wait_for(self, waits):
@@ -416,15 +452,18 @@ def _client(frame):
 
 
 def of_modules(options):
-    # type: (Dict[str, Any]) -> Optional[Tuple[Fetch, str]]
-    """Return the same for the client that is a global variable of the user's modules, if there is one."""
+    # type: (Dict[str, Any]) -> List[Tuple[Tuple[Fetch, str], str]]
+    """Return the same for the client that is a global variable of the user's modules, if there is one.
+
+    There are two where it is a session with several adapters, each with the prefix at which it is mounted.
+    """
     modules = []
     for name in list(sys.modules):
         path = https_inspection.file_of(name)
         if path and frames.kind_of_file(path) == "user":
             modules.append(https_inspection.contents(name))
-    seen = like.idle(modules)
-    return _of(seen, None, options) if seen is not None else None
+    made = [(_of(seen, None, options), seen.url) for seen in like.idle(modules)]
+    return [(found, prefix) for found, prefix in made if found is not None]
 
 
 def _of(seen, other, options):

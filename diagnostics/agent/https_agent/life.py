@@ -71,6 +71,8 @@ class Agent(object):
         self._sharing = None  # type: Optional[sharing.Sharing]
         self._second = None  # type: Optional[Tuple[Fetch, str]]
         self._made = []  # type: List[Any]  # where the client was made
+        # Where the two adapters are mounted that are measured, of a session that has fetched nothing yet.
+        self._prefixes = []  # type: List[str]
         self._arrived = None  # type: Optional[List[Any]]  # greenlets at a connection, while it is observed
         self._at = {}  # type: Dict[int, Any]  # of each of them, by its number: the frame that connects
         self._unlike = None  # type: Any  # where a client fetches that is not the one that is measured
@@ -133,6 +135,7 @@ class Agent(object):
             result["unlike"] = self._unlike
             result["unseen"] = unseen
             result["made"] = self._made
+            result["prefixes"] = self._prefixes
             if self._sharing is not None:
                 result["sharing"] = vars(self._sharing)
             result["applied"] = sorted(set(remedies.applied))
@@ -489,7 +492,7 @@ class Agent(object):
             if self._tasks is not None and connecting is None:
                 self._sharing, self._tasks.at = self._tasks, spot
         if found is None and frame is None and not self._connected:
-            found = fetchers.of_modules(options)
+            found = self._of_modules(options)
         if choice.hub() is None:
             self._note_bystanders()
             self.measure(*(found or (None, "")))
@@ -513,6 +516,14 @@ class Agent(object):
             self._at[id(stopped)] = frame
         self._pause.during(measure, stops=frame is not None)
 
+    def _of_modules(self, options):
+        # type: (Dict[str, Any]) -> Optional[Tuple[Fetch, str]]
+        """Return the fetch of a program that has fetched nothing yet; note the second, if there is one."""
+        known = fetchers.of_modules(options)
+        if len(known) > 1:
+            self._second, self._prefixes = known[1][0], [prefix for _, prefix in known]
+        return known[0][0] if known else None
+
     def _observed(self, connecting, stopped, options):
         # type: (fetchers.Connecting, Any, Dict[str, Any]) -> Optional[Tuple[Fetch, str]]
         """Let the program's other greenlets go on until they connect; return the fetch that follows.
@@ -534,6 +545,8 @@ class Agent(object):
             connecting.look_at(turns.places(arrived, (stopped, choice.current())))
             if connecting.may_take_turns():
                 self._look_again(connecting, stopped, sleep)
+                if connecting.may_be_idle() and self._pass_on(connecting, sleep):
+                    connecting.take_turns()
         except Exception:  # what the application's objects raise; its own request must not fail of it
             pass
         self._arrived, self._at = None, {}
@@ -562,11 +575,30 @@ class Agent(object):
             sleep(_LOOKS)
             moved = moved or not all(each.lasts() for each in connecting.waits)
             ended = ended or connecting.has_ended(stopped)
-            if (last is None and (moved or ended)) or len(arrived) > count:
+            goes_on = moved or ended or not all(each.lasts() for each in connecting.line)
+            if (last is None and goes_on) or len(arrived) > count:
                 last, count = _idle(), len(arrived)
         # One that connects once more has come to the next request.
         ended = ended or any(each is stopped for each in arrived)
         connecting.look_again(turns.places(arrived, (choice.current(),)), stopped, moved, ended)
+
+    def _pass_on(self, connecting, sleep):
+        # type: (fetchers.Connecting, Callable[[float], None]) -> bool
+        """Let one request after the other go on, and return whether the turn is passed on with each."""
+
+        def using():
+            # type: () -> List[Tuple[Any, bool]]
+            arrived = self._arrived or []
+            found = connecting.using(turns.places(arrived, (choice.current(),)))
+            return [(each, any(each is other for other in arrived)) for each in found]
+
+        def let_on():
+            # type: () -> None
+            assert self._pause is not None
+            self._arrived = []
+            self._pause.let_on()
+
+        return turns.pass_on(connecting.line, using, let_on, sleep)
 
     def _note_bystanders(self):
         # type: () -> None

@@ -5,6 +5,7 @@ host, by a base URL. What serves that host serves the probe's URL in the copy. T
 hooks and contexts of the originals, and leave the originals and their connections as they are.
 """
 
+import copy
 import itertools
 import re
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     Fetch = Callable[[str], Any]
 
+_WIDE = 10  # connections of a pool, as many as the probe has greenlets
 _METHODS = ("GET", "POST", "PUT", "HEAD", "PATCH", "DELETE", "OPTIONS")
 # What is true of the application's server alone, or leads to a proxy, as parameters of urllib3's pools.
 _OF_THE_SERVER = ("assert_hostname", "assert_fingerprint", "server_hostname")
@@ -98,11 +100,12 @@ _KINDS = (
 
 
 def idle(modules):
-    # type: (List[Dict[str, Any]]) -> Optional[Seen]
-    """Return the client of a program that has fetched nothing yet; None where it has not one alone.
+    # type: (List[Dict[str, Any]]) -> List[Seen]
+    """Return the client of a program that has fetched nothing yet; nothing where it has not one alone.
 
     It is a global variable of ``modules``, which are dictionaries. What else is in them may be anything:
-    only its type is looked at.
+    only its type is looked at. Which adapter of a session the program uses has not been seen either: there
+    is one for the narrowest and one for the widest.
     """
     found = {}  # type: Dict[int, Tuple[str, Any]]
     for module in modules:
@@ -112,17 +115,45 @@ def idle(modules):
                 if name in names and attribute in getattr(value, "__dict__", ()):
                     found[id(value)] = name, value
     if len(found) != 1:
-        return None
+        return []
     seen, [(name, own)] = Seen(None), list(found.values())
     if name == "Session":
         seen.session = own
-        prefixes = [each for each in own.adapters if each.startswith("https://") and each != "https://"]
-        seen.url = max(prefixes or [""], key=len)
-    elif name == "PoolManager":
+        return [_at_prefix(seen, prefix) for prefix in _prefixes(own)]
+    if name == "PoolManager":
         seen.manager = own
     else:
         seen.pool = own
-    return seen
+    return [seen]
+
+
+def _at_prefix(seen, prefix):
+    # type: (Seen, str) -> Seen
+    made = copy.copy(seen)
+    made.url = prefix
+    return made
+
+
+def _prefixes(session):
+    # type: (Any) -> List[str]
+    """Return where the narrowest and the widest adapter for HTTPS are mounted, or the only one.
+
+    "" where none is.
+    """
+    mounted = dict(
+        (id(adapter), (_width(adapter), prefix))
+        for prefix, adapter in list(session.adapters.items())
+        if prefix.lower().startswith("https://")
+    )
+    ordered = [prefix for _, prefix in sorted(mounted.values())] or [""]
+    return ordered if len(ordered) == 1 else [ordered[0], ordered[-1]]
+
+
+def _width(adapter):
+    # type: (Any) -> Tuple[int, bool]
+    """Return what grows with how many requests ``adapter`` lets through; one of the user's may let few."""
+    size = getattr(adapter, "_pool_maxsize", 0) if getattr(adapter, "_pool_block", False) else _WIDE
+    return min(size, _WIDE), type(adapter).__name__ == "HTTPAdapter"
 
 
 def _asked(frame, url):

@@ -3,7 +3,8 @@
 One that waits while another connects may wait for its turn: for a lock that is held around the request,
 for the only client of a queue, or for a worker that makes all requests. Or it waits for work, or for a
 login that is made once. Which it is shows when the request has ended: it is another's turn, and the rest
-still wait.
+still wait. Idle workers wait like that, too, in a queue, for an event or asleep; so there it has to be
+seen several times that one of them goes on when a request has ended, and none before (``pass_on``).
 """
 
 import gc
@@ -15,10 +16,19 @@ from . import frames
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import CodeType, FrameType
-    from typing import Any, Dict, List, Optional, Set, Tuple
+    from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
-LOCK, QUEUE, RESULT = "lock", "queue", "result"
+LOCK, QUEUE, RESULT, EVENT, SLEEP = "lock", "queue", "result", "event", "sleep"
 SOME = 3  # greenlets that wait; fewer may be on the way
+TURNS = (LOCK, QUEUE, RESULT)  # what is waited for where a turn is taken once
+_IDLE = (QUEUE, EVENT, SLEEP)  # what idle workers do, too
+_TIMES = (
+    3  # how often the turn has to be passed on: first requests, for robots.txt, may lead to one another
+)
+_LONGEST = 1.0  # seconds; who sleeps for longer does not poll for its turn
+_LOOKS = 0.01
+_SOON = 0.1  # seconds after a request in which it is another's turn
+_ENDS = 2.0  # seconds in which a request should end
 _GREENLETS = 100  # that are looked at
 _OF_LOCKS = ("threading.py", "thread.py", "lock.py", "lock.pyx", "_semaphore.py")
 _OF_QUEUES = ("queue.py", "Queue.py")
@@ -30,8 +40,9 @@ _KINDS = (
     ("Queue", QUEUE),
     ("Channel", QUEUE),
     ("AsyncResult", RESULT),
+    ("Event", EVENT),
 )
-_LISTS = ("list", "deque", "set")
+_LISTS = ("list", "deque", "set", "tuple")
 _METHODS = ("builtin_function_or_method", "method", "instancemethod", "method-wrapper")
 
 
@@ -59,12 +70,44 @@ class Wait(object):
         self.greenlet, self.kind, self.turn, self.lent = greenlet, kind, turn, lent
         self.spot = frames.user(outer)
         self.at = outer.f_code, outer.f_lasti
+        self._calls = outer, _codes(greenlet.gr_frame, outer)
+        self.seconds = 0.0  # for which it sleeps
 
     def lasts(self):
         # type: () -> bool
         """Return whether it still waits there."""
         outer = user_frame(self.greenlet.gr_frame)
         return outer is not None and (outer.f_code, outer.f_lasti) == self.at
+
+    def stays(self):
+        # type: () -> bool
+        """Return whether it still waits, and has not come back to wait once more.
+
+        One that sleeps comes back each time that it has polled.
+        """
+        if not self.lasts() or self.kind == SLEEP:
+            return self.lasts()
+        outer = user_frame(self.greenlet.gr_frame)
+        return self._calls == (outer, _codes(self.greenlet.gr_frame, outer))
+
+
+class Request(object):
+    """The request that a greenlet makes now."""
+
+    def __init__(self, greenlet):
+        # type: (Any) -> None
+        self._greenlet = greenlet
+        outer, frame = user_frame(greenlet.gr_frame), greenlet.gr_frame
+        while frame is not None and frame.f_back is not outer:
+            frame = frame.f_back
+        self._frame = frame  # of the call of the user's that makes it
+
+    def has_ended(self):
+        # type: () -> bool
+        frame = self._greenlet.gr_frame
+        while frame is not None and frame is not self._frame:
+            frame = frame.f_back
+        return frame is None
 
 
 def places(arrived, besides):
@@ -99,7 +142,7 @@ def _waiting_in(own, depth=0):
         name = type(each).__name__
         if name in _METHODS:
             found.append(id(getattr(each, "__self__", None)))
-        elif name == "Waiter":
+        elif name.endswith("Waiter"):
             found.append(id(each.greenlet))
         elif name in _LISTS and depth < 2:
             found += _waiting_in(each, depth + 1)
@@ -116,10 +159,26 @@ def wait(place, codes, variables):
     outer = user_frame(place.frame)
     if outer is None or place.connects or place.greenlet.parent is None:
         return None
-    kind = _kind(place, outer)
+    kind, seconds = _kind(place, outer), _sleeps(place.frame)
+    if not kind and seconds is not None and seconds <= _LONGEST:
+        kind = SLEEP
+    if not kind:
+        return None
     turn = kind == LOCK and bool(codes & codes_of(outer))
     lent = kind == QUEUE and _lacks(outer, variables)
-    return Wait(place.greenlet, kind, outer, turn, lent) if kind else None
+    found = Wait(place.greenlet, kind, outer, turn, lent)
+    found.seconds = seconds or 0.0
+    return found
+
+
+def _sleeps(frame):
+    # type: (Any) -> Optional[float]
+    """Return for how many seconds ``frame`` sleeps, None where it does not."""
+    code = frame.f_code
+    if code.co_name != "sleep" or os.path.basename(code.co_filename) != "hub.py":
+        return None
+    seconds = frame.f_locals.get("seconds")
+    return float(seconds) if isinstance(seconds, (int, float)) else None
 
 
 def _lacks(frame, variables):
@@ -140,16 +199,26 @@ def _kind(place, outer):
             return QUEUE
         if name == "result" and file == "_base.py":
             return RESULT
+    inside = next((kind for name, kind in _KINDS if place.inside.endswith(name)), "")
     if not called:
-        return next((kind for name, kind in _KINDS if place.inside.endswith(name)), "")
+        return inside
     # A library may take a lock for what it calls: logging, for one of its handlers.
     name, file, _ = called[0]
     if file not in _OF_LOCKS or name not in _TAKES:
+        return EVENT if inside else ""  # of a pool of greenlets or threads, for example: it may be idle
+    of_locks = [(name, own) for name, file, own in called if file in _OF_LOCKS]
+    if any(name not in _TAKES or own == "Thread" for name, own in of_locks):
         return ""
-    for name, file, own in called:
-        if file in _OF_LOCKS and (name not in _TAKES or own in ("Event", "_Event", "Thread")):
-            return ""
-    return LOCK
+    return EVENT if any(own in ("Event", "_Event") for _, own in of_locks) else LOCK
+
+
+def _codes(frame, outer):
+    # type: (Any, Any) -> List[CodeType]
+    found = []
+    while frame is not None and frame is not outer:
+        found.append(frame.f_code)
+        frame = frame.f_back
+    return found
 
 
 def _calls(frame, outer):
@@ -187,6 +256,69 @@ def stand(connecting, waits):
     """Return whether so many wait while so few connect that they may take turns: `verdict.least_slope`."""
     many = connecting + len(waits)
     return len(waits) >= SOME and many >= max(1, connecting) * (1 + (many - 1) / 3.0)
+
+
+def line(waits):
+    # type: (List[Wait]) -> List[Wait]
+    """Return those of ``waits``, idle workers perhaps, that are at the place where most of them are."""
+    idle = [each for each in waits if each.kind in _IDLE]
+    spots = [each.at for each in idle]
+    most = max(spots, key=spots.count) if spots else None
+    return [each for each in idle if each.at == most]
+
+
+def pass_on(waits, using, let_on, pause):
+    # type: (List[Wait], Callable[[], List[Tuple[Any, bool]]], Callable[[], None], Callable[[float], None]) -> bool
+    """Return whether those of ``waits`` go on one by one, each when the only request has ended.
+
+    ``using``: gives the greenlets that make one, and whether they are stopped at it; ``let_on``: lets
+    these go on; ``pause``: lets the program go on for so many seconds.
+    """
+    return all(_goes_on(waits, using, let_on, pause) for _ in range(_TIMES)) and len(using()) < 2
+
+
+def _goes_on(waits, using, let_on, pause):
+    # type: (List[Wait], Callable[[], List[Tuple[Any, bool]]], Callable[[], None], Callable[[float], None]) -> bool
+    polls = max([each.seconds for each in waits] or [0.0])
+    soon = polls + _SOON
+    found = using()
+    if not found:
+        pause(soon)
+        found = using()
+    gone = _gone(waits, pause)
+    waits = [each for each in waits if not any(each is other for other in gone)]
+    if len(found) != 1:
+        return False
+    [(greenlet, stopped)] = found
+    request = Request(greenlet)
+    if stopped:
+        pause(soon)
+    if _gone(waits, pause):
+        return False  # not for this request
+    let_on()
+    for _ in range(int(_ENDS / _LOOKS)):
+        gone = [each for each in waits if not each.stays()]
+        if request.has_ended():
+            break
+        if _gone(gone, pause):
+            return False
+        pause(_LOOKS)
+    for _ in range(int(soon / _LOOKS)):
+        if _gone(waits, pause):
+            break
+        pause(_LOOKS)
+    pause(polls)
+    return request.has_ended() and len(_gone(waits, pause)) == 1
+
+
+def _gone(waits, pause):
+    # type: (List[Wait], Callable[[float], None]) -> List[Wait]
+    """Return those of ``waits`` that have gone on; one that polls may ask whether it is its turn."""
+    for _ in range(3):
+        waits = [each for each in waits if not each.stays()]
+        if waits:
+            pause(_LOOKS)
+    return [each for each in waits if not each.stays()]
 
 
 def held(first, rest, moved, ended, shares, using):

@@ -28,6 +28,7 @@ COVERED = {
     # client_for_each/thread and /context, client_of_one_host/adapter, holds_what_the_probe_needs/login,
     # session_of_another_shape/answer
     "": {
+        "adapters_of_an_idle_program/wide",
         "client_for_each/manager",
         "client_for_each/pool",
         "client_for_each/prefixes",
