@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Event
 
-from harness import DevServer, Job, report_of, stored
+from harness import DevServer, Job, report_of, run_behind_mount, stored
 from servers import Request, Server, Step, Until, ok
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -32,6 +33,25 @@ def test_journal_is_apart_and_resumed(run_downloader: Run, dev_server: Serve, tm
     verified = run_downloader("verify", dest, "--journal", journal, "--json")
     assert (verified.returncode, json.loads(verified.stdout)["damaged"]) == (1, ["file-0000000007"])
     assert report_of(run_downloader(*argv))["stored"] == 1
+
+
+def test_two_mounts_of_one_file_system(run_downloader: Run, dev_server: Serve, tmp_path: Path) -> None:
+    """Nothing can be renamed between them, although the device is the same: two volumes of a container."""
+    server = dev_server(files=300)
+    dest, journal = tmp_path / "d", tmp_path / "j"
+    mounts = []
+    for path in (dest, journal):
+        (tmp_path / f"{path.name}-volume").mkdir()
+        path.mkdir()
+        mounts.append(f"mount --bind {path}-volume {path}")
+    argv = (server.url, "-o", dest, "--journal", journal, "--store", "tar", "--shard-files", 100, "--json")
+    report = report_of(run_behind_mount(" && ".join(mounts), *argv))
+    assert (report["stored"], report["complete"]) == (300, True)
+    shutil.copytree(tmp_path / "d-volume", dest, dirs_exist_ok=True)
+    shutil.copytree(tmp_path / "j-volume", journal, dirs_exist_ok=True)
+    assert run_downloader("verify", dest, "--journal", journal).returncode == 0
+    assert not [*dest.glob(".*"), *journal.glob(".downloader/shards/*")]
+    assert len([*dest.glob("0000?.tar")]) == 3
 
 
 def test_journal_of_another_destination_is_refused(
