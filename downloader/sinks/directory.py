@@ -27,7 +27,7 @@ from pathlib import Path
 from time import monotonic
 
 from downloader.core.checksum import MOST_READ
-from downloader.core.file_errors import Step, advice, code_of
+from downloader.core.file_errors import Step, advice, code_of, is_of_disk
 from downloader.core.item_states import OWNED, Claim
 from downloader.core.naming import shown
 from downloader.core.ownership import Rules, file_id, unsettled
@@ -195,12 +195,16 @@ class FilesSink:
         return None
 
     def verify(self, written: Written) -> bool:
-        """See ``Sink``."""
+        """See ``Sink``. What cannot be read is to be fetched again, unless nothing can be stored either."""
         try:
             held, leaf = self._locate(written.name)
-        except (OSError, FetchError):
+            return file_matches(leaf, self._fd_of(held), written.size, written.crc)
+        except FetchError:
             return False
-        return file_matches(leaf, self._fd_of(held), written.size, written.crc)
+        except OSError as error:
+            if is_of_disk(error) and (refused := self._refuses_all()) is not None:
+                raise destination_error(refused, written.name) from error
+            return False
 
     def claim(self, written: Written) -> Claim:
         """See ``Claims``."""

@@ -53,11 +53,10 @@ def undo_exchange(root: Path, layout: str, prefix: str) -> Callable[[Written], N
 
 def _is(entry: Entry, written: Written) -> bool:
     """Return whether that is the file that was about to be published."""
-    try:
+    with contextlib.suppress(OSError):
         fd = entry.open()
-    except OSError:
-        return False
-    try:
-        return matches(fd, written.size, written.crc)
-    finally:
-        posix.close(fd)
+        try:
+            return matches(fd, written.size, written.crc)
+        finally:
+            posix.close(fd)
+    return False

@@ -233,7 +233,9 @@ class FilesWriter:
         if not stat.S_ISREG(found.st_mode) or found.st_size != self.size:
             return False
         if found.st_size <= READ_AT_ONCE:
-            return file_matches(self._leaf, self._directory, self.size, self.crc)
+            with contextlib.suppress(OSError):
+                return file_matches(self._leaf, self._directory, self.size, self.crc)
+            return False
         met = self._read_before(found)
         return met.identity == _identity(found) and met.crc == self.crc
 

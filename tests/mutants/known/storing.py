@@ -24,6 +24,14 @@ KEPT = "tests/faults/test_kept_files.py::"
 
 KNOWN = (
     Mutant(
+        "verify takes a file that the disk cannot read for damaged",
+        "all files are recorded as damaged and fetched again, where what serves their file system has ended",
+        "DirectoryKind.inspector",
+        "if is_of_disk(error):\n    raise unreadable(root / where, error) from error",
+        "",
+        (f"{SYSTEMS}test_verify_takes_a_disk_that_fails_for_no_damage",),
+    ),
+    Mutant(
         "only the exact .downloader is reserved",
         "a name in another case reaches the journal of a job below DEST where the file system ignores case",
         "_is_reserved",
