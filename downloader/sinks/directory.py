@@ -4,8 +4,8 @@ The bytes are written to a file without a name (``O_TMPFILE``) in the target's d
 complete, ``linkat`` gives the file its name. That call never replaces a file, so a second item of the same
 name is detected at no cost; and a crash leaves nothing behind. On file systems without ``O_TMPFILE``, a
 temporary name beside the target and ``link`` and ``unlink`` do the same. That name is
-``.downloader-BATCH-ITEM``; the next worker that fetches the item uses the same one, so nothing is left
-over.
+``.downloader-BATCH-ITEM``. What a killed worker has left under it is removed when its ledger is read
+(``sinks.exchanged``), and by the next worker that stores the item.
 
 Measured on ext4 and tmpfs, this is no slower than a temporary name and ``rename`` (docs/design.md).
 

@@ -384,7 +384,10 @@ class Describes(Protocol):
 
 
 Undo = Callable[[Written], None]
-"""Takes back what was begun to publish an item as that; no worker has it."""
+"""Takes back what was begun to publish an item as that; no worker has it.
+
+Where the size is -1 it was not whole yet: what there is of it is removed.
+"""
 
 
 @runtime_checkable

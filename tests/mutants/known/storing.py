@@ -24,9 +24,17 @@ KEPT = "tests/faults/test_kept_files.py::"
 
 KNOWN = (
     Mutant(
+        "what a killed process has not written wholly is left to the next worker",
+        "without O_TMPFILE a partial file stays in DEST for ever where its item is never stored",
+        "_take_back",
+        "unfinished = {index: (-1, 0) for index in in_flight}",
+        "unfinished = {}",
+        ("tests/integration/test_sinks_run.py::test_partial_file_of_a_killed_process_is_removed",),
+    ),
+    Mutant(
         "verify takes a file that the disk cannot read for damaged",
-        "all files are recorded as damaged and fetched again, where what serves their file system has ended",
-        "DirectoryKind.inspector",
+        "all files are recorded as damaged and fetched again, where their file system is dead",
+        "DirectoryKind.inspector.inspect",
         "if is_of_disk(error):\n    raise unreadable(root / where, error) from error",
         "",
         (f"{SYSTEMS}test_verify_takes_a_disk_that_fails_for_no_damage",),
