@@ -28,7 +28,7 @@ _ADVICE: Final = {
     errno.EDQUOT: "the quota is used up; free some space, then run the same command again",
     errno.EIO: "Input/output error: the disk fails (see the kernel's log); mend it, then run the same "
     "command again",
-    errno.EROFS: "the file system is read-only",
+    errno.EROFS: "the file system is read-only; make it writable, then run the same command again",
     errno.EMFILE: "too many open files; raise `ulimit -n` or lower --connections",
     errno.ENFILE: "the machine has too many open files; lower --connections",
     errno.ENOENT: "the destination was removed",

@@ -31,6 +31,7 @@ from servers import Answer, Request, Server, Until, ok
 from downloader.core.file_errors import Step, code_of
 from downloader.core.ownership import Rules
 from downloader.errors import DestinationError, FetchError, JournalError
+from downloader.files.database import connect, translated
 from downloader.files.directory import open_home
 from downloader.messages import Item, Lease
 from downloader.sinks.directory import FilesSink
@@ -585,6 +586,24 @@ def test_error_of_the_disk_is_no_damage(
         assert "no journal" not in told
 
 
+def test_nobody_is_told_to_begin_anew_where_the_disk_fails_under_a_database(tmp_path: Path) -> None:
+    """What it has is as it was, once the disk is mended."""
+    place = tmp_path / "disk"
+    schema = "CREATE TABLE name (name TEXT);"
+    with (
+        disk(place, "ext4", 64 << 20),
+        open_home(place / "home", create=True) as home,
+        contextlib.closing(connect(home / "names.sqlite", schema, create=True)) as connection,
+    ):
+        connection.executescript(schema)
+        shut_down(place)
+        with pytest.raises(JournalError) as told, translated(home / "names.sqlite"):
+            connection.execute("INSERT INTO name VALUES ('a')")
+    assert "Input/output error: the disk fails" in str(told.value)
+    assert str(told.value).count("again") == 1
+    assert "--restart" not in str(told.value)
+
+
 @pytest.mark.parametrize("store", ["files", "tar", "parquet"])
 def test_verify_takes_a_disk_that_fails_for_no_damage(
     run_downloader: Run, tmp_path: Path, store: str
@@ -609,8 +628,10 @@ def test_verify_takes_a_disk_that_fails_for_no_damage(
             with pytest.raises(DestinationError, match="Input/output error"):
                 sink.verify(written)
         sink.close()
-        subprocess.run(["umount", place], check=True)
-        subprocess.run(["mount", "-o", "loop", place.with_suffix(".image"), place], check=True)
+        # Another process may have the old mount still, so it stays as it is.
+        subprocess.run(["umount", "-l", place], check=True)
+        mended = shutil.copy(place.with_suffix(".image"), tmp_path / "mended")
+        subprocess.run(["mount", "-o", "loop", mended, place], check=True)
         assert run_downloader("verify", place / "d", "--journal", journal).returncode == 0
         assert json.loads(run_downloader(*argv).stdout)["requests"] <= 1, "a listing"
         assert len(server.requests) <= asked + 1
