@@ -416,7 +416,7 @@ KNOWN = (
         "half done exchange of a dead worker not looked for",
         "its file counts as stored, and the one that was replaced stays under a temporary name",
         "_keep",
-        "undo is not None and mark.index < len(names)",
+        "undo is not None",
         "False",
         (f"{CLAIMS}test_worker_killed_while_it_replaces_a_file",),
     ),
