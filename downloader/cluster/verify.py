@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -37,7 +38,7 @@ from downloader.sinks.stored import is_inside, place
 from downloader.sinks.taken_names import NameTaken
 from downloader.storage.destination import home_of
 from downloader.storage.name_owners import CHUNK, damaged_at, is_left
-from downloader.storage.verify import Verified
+from downloader.storage.verify import HeldRoot, Verified
 
 __all__ = ["Damage", "verify_cluster", "write_down"]
 
@@ -136,6 +137,10 @@ class _Verifying:
 
     def run(self, quiet: bool) -> Verified:
         """Compare everything; write down what differs."""
+        with contextlib.closing(HeldRoot(self._output)) as self._held:
+            return self._run(quiet)
+
+    def _run(self, quiet: bool) -> Verified:
         dones = list(self._directory.dones())
         # In a bucket a driver gives shards their names.
         staged = [] if self._read_only or is_bucket(self._output) else self._move(dones)
@@ -302,6 +307,8 @@ class _Verifying:
 
     def _write_down(self) -> None:
         """Record what was found damaged since the last time."""
+        if self._found:
+            self._held.check()
         owned = self._owned()
         for head, done, damaged in self._found:
             known = {

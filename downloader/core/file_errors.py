@@ -20,7 +20,7 @@ import enum
 import errno
 from typing import Final
 
-__all__ = ["Step", "advice", "code_of", "refusal"]
+__all__ = ["Step", "advice", "code_of", "is_of_disk", "refusal"]
 
 _UNMOUNTED: Final = "what serves its file system has ended; mount it again, then run the same command again"
 _ADVICE: Final = {
@@ -28,7 +28,7 @@ _ADVICE: Final = {
     errno.EDQUOT: "the quota is used up; free some space, then run the same command again",
     errno.EIO: "Input/output error: the disk fails (see the kernel's log); mend it, then run the same "
     "command again",
-    errno.EROFS: "the file system is read-only",
+    errno.EROFS: "the file system is read-only; make it writable, then run the same command again",
     errno.EMFILE: "too many open files; raise `ulimit -n` or lower --connections",
     errno.ENFILE: "the machine has too many open files; lower --connections",
     errno.ENOENT: "the destination was removed",
@@ -92,6 +92,14 @@ def code_of(number: int, step: Step) -> str:
     takes a file.
     """
     return _CODES[step].get(number, "")
+
+
+def is_of_disk(error: OSError) -> bool:
+    """Return whether ``error``, met where a file is looked for or read, says nothing about that file.
+
+    It says that the disk fails, or that what serves the file system is gone.
+    """
+    return not code_of(error.errno or 0, Step.PLACE)
 
 
 def advice(error: OSError, number: int | None = None) -> str:

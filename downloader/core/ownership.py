@@ -36,7 +36,17 @@ import msgspec
 
 from downloader.core.item_states import OWNED, UNOWNED, UNTOUCHED, Claim
 
-__all__ = ["Decision", "Existing", "Rules", "content_id", "file_id", "is_valid", "rule", "unsettled"]
+__all__ = [
+    "Decision",
+    "Existing",
+    "Rules",
+    "content_id",
+    "file_id",
+    "is_valid",
+    "link_id",
+    "rule",
+    "unsettled",
+]
 
 Existing = Literal["replace", "keep", "fail"]
 
@@ -102,6 +112,11 @@ def file_id(found: FileStatus) -> int:
 def content_id(size: int, crc: int) -> int:
     """Return which content that is, like ``file_id``: any file that has these bytes."""
     return zlib.crc32(b"content %d %d" % (size, crc)) | 1
+
+
+def link_id(target: bytes) -> int:
+    """Return which link that is, like ``content_id``: any symbolic link that leads to ``target``."""
+    return zlib.crc32(b"link " + target) | 1
 
 
 def unsettled(file: int) -> int:

@@ -21,15 +21,16 @@ from urllib.parse import quote
 
 from downloader.core.file_errors import advice
 from downloader.errors import JournalError
-from downloader.files.directory import Entry, UnsafeFile, open_directory, unsafe
+from downloader.files.directory import Entry, UnsafeFile, open_directory, open_regular, unsafe
 
-__all__ = ["BESIDE", "attach", "connect", "failure", "remove", "translated"]
+__all__ = ["BESIDE", "attach", "connect", "damaged", "failure", "remove", "translated"]
 
 BESIDE: Final = ("", "-wal", "-shm", "-journal")
 """The suffixes of the files of a database."""
 
 _SUPER_JOURNAL: Final = bytes.fromhex("d9d505f920a163d7")  # the end of a journal that names one
 _LONGEST_VALUE: Final = 256 << 20
+_PIECE: Final = 1 << 20
 _SCHEMA: Final = "SELECT type, name, tbl_name, sql FROM {}.sqlite_master"
 
 
@@ -87,14 +88,32 @@ def translated(database: os.PathLike[str] | str) -> Iterator[None]:
     """Raise JournalError for what goes wrong in the block, which uses ``database``."""
     try:
         yield
-    except sqlite3.Error as error:
-        raise JournalError(f"{database}: {failure(error, database)}, or --restart") from error
+    except sqlite3.OperationalError as error:
+        raise JournalError(f"{database}: {failure(error, database)}") from error
     except UnsafeFile:
         raise
     except OSError as error:
         raise JournalError(f"{database}: {advice(error)}") from error
-    except (TypeError, ValueError) as error:
-        raise JournalError(f"{database} is damaged ({error}); --restart begins anew") from error
+    except (sqlite3.Error, TypeError, ValueError) as error:
+        raise damaged(database, error) from error
+
+
+def damaged(database: os.PathLike[str] | str, what: object) -> JournalError:
+    """Return the error for a ``database`` that is not as it was written, or that the disk does not read.
+
+    SQLite calls the latter malformed, too. This gives up the locks that SQLite has on the file: the run
+    ends, and it has the lock of the home.
+    """
+    for suffix in ("", "-wal"):
+        try:
+            with open(open_regular(f"{os.fspath(database)}{suffix}"), "rb", buffering=0) as file:
+                while file.read(_PIECE):
+                    pass
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            return JournalError(f"{os.fspath(database)}{suffix}: {advice(error)}")
+    return JournalError(f"{os.fspath(database)} is damaged ({what}); --restart begins anew")
 
 
 def failure(error: sqlite3.Error, database: os.PathLike[str] | str) -> str:
@@ -107,8 +126,8 @@ def failure(error: sqlite3.Error, database: os.PathLike[str] | str) -> str:
         with open_directory(os.path.dirname(os.path.abspath(database))) as directory:
             directory.check_room()
     except OSError as refused:
-        return f"{error} ({advice(refused)}); free space or mend the disk, then resume"
-    return f"{error}; free space or mend the disk, then resume"
+        return f"{error} ({advice(refused)})"
+    return f"{error}; free space or mend the disk, then run the same command again"
 
 
 def _beside(database: Entry, suffix: str) -> Entry:

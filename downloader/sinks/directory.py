@@ -4,8 +4,8 @@ The bytes are written to a file without a name (``O_TMPFILE``) in the target's d
 complete, ``linkat`` gives the file its name. That call never replaces a file, so a second item of the same
 name is detected at no cost; and a crash leaves nothing behind. On file systems without ``O_TMPFILE``, a
 temporary name beside the target and ``link`` and ``unlink`` do the same. That name is
-``.downloader-BATCH-ITEM``; the next worker that fetches the item uses the same one, so nothing is left
-over.
+``.downloader-BATCH-ITEM``. What a killed worker has left under it is removed when its ledger is read
+(``sinks.exchanged``), and by the next worker that stores the item.
 
 Measured on ext4 and tmpfs, this is no slower than a temporary name and ``rename`` (docs/design.md).
 
@@ -27,7 +27,7 @@ from pathlib import Path
 from time import monotonic
 
 from downloader.core.checksum import MOST_READ
-from downloader.core.file_errors import Step, advice, code_of
+from downloader.core.file_errors import Step, advice, code_of, is_of_disk
 from downloader.core.item_states import OWNED, Claim
 from downloader.core.naming import shown
 from downloader.core.ownership import Rules, file_id, unsettled
@@ -195,12 +195,16 @@ class FilesSink:
         return None
 
     def verify(self, written: Written) -> bool:
-        """See ``Sink``."""
+        """See ``Sink``. What cannot be read is to be fetched again, unless nothing can be stored either."""
         try:
             held, leaf = self._locate(written.name)
-        except (OSError, FetchError):
+            return file_matches(leaf, self._fd_of(held), written.size, written.crc)
+        except FetchError:
             return False
-        return file_matches(leaf, self._fd_of(held), written.size, written.crc)
+        except OSError as error:
+            if is_of_disk(error) and (refused := self._refuses_all()) is not None:
+                raise destination_error(refused, written.name) from error
+            return False
 
     def claim(self, written: Written) -> Claim:
         """See ``Claims``."""

@@ -38,9 +38,13 @@ class DirectoryKind(Unsharded):
         return FilesSink(Path(config.output), config.layout, rules, one_system=config.fsync)
 
     def inspector(self, root: Path, identity: str) -> Inspect:
-        """Return a function that reads the file of an item under ``root``, and follows no link there."""
+        """Return a function that reads the file of an item under ``root``, and follows no link there.
+
+        It raises DestinationError where the disk fails: that says nothing about the file.
+        """
+        from downloader.core.file_errors import is_of_disk
         from downloader.files.directory import UnsafeFile
-        from downloader.sinks.stored import is_inside, matches, open_below, place
+        from downloader.sinks.stored import is_inside, matches, open_below, place, unreadable
 
         def inspect(written: Written) -> str:
             where = place(written.name, identity)
@@ -52,10 +56,14 @@ class DirectoryKind(Unsharded):
                 return "no file in DEST any more; links are not followed"
             except (FileNotFoundError, NotADirectoryError):
                 return "missing"
-            except OSError:
-                return "changed since it was stored"  # as it cannot be read
+            except OSError as error:
+                if is_of_disk(error):
+                    raise unreadable(root / where, error) from error
+                return "changed since it was stored"  # as it may not be read
             try:
                 return "" if matches(fd, written.size, written.crc) else "changed since it was stored"
+            except OSError as error:
+                raise unreadable(root / where, error) from error
             finally:
                 posix.close(fd)
 
@@ -63,13 +71,14 @@ class DirectoryKind(Unsharded):
 
     def opener(self, root: Path, identity: str) -> Callable[[str], int]:
         """See ``sinks.sink.Opens``."""
+        from downloader.errors import DestinationError
         from downloader.sinks.stored import is_inside, open_below, place
 
         def open_file(name: str) -> int:
             where = place(name, identity)
             try:
                 return open_below(root, where) if is_inside(where) else -1
-            except OSError:
+            except (OSError, DestinationError):
                 return -1
 
         return open_file

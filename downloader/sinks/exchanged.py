@@ -4,7 +4,9 @@ A worker exchanges an existing file with the one that is to replace it, under a 
 what it has replaced. If it is killed before that, the file that had the name has the temporary one, and
 nobody knows whether it may be replaced. So it gets its name back, and the item is fetched again.
 
-The ledger has size and checksum of the new file: it is what the item was about to be published as.
+The ledger has size and checksum of the new file: it is what the item was about to be published as. What was
+not whole when the worker was killed has a temporary name, too, on file systems without O_TMPFILE. It is
+removed: the item may never be stored.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ def temporary_name(prefix: str, seq: int, index: int) -> str:
 
 
 def undo_exchange(root: Path, layout: str, prefix: str) -> Callable[[Written], None]:
-    """Return a function that gives the file which an item was about to replace its name back.
+    """Return a function that gives the file which an item was about to replace its name back (``Undo``).
 
     ``prefix``: ``core.ownership.Rules.temporary``. The function is given what the item was about to be
     published as; no worker may have the item. What cannot be done is left as it is.
@@ -42,7 +44,7 @@ def undo_exchange(root: Path, layout: str, prefix: str) -> Callable[[Written], N
             spare = file.beside(temporary_name(prefix, written.seq, written.index))
             if not spare.exists():
                 return
-            if not _is(spare, written):
+            if written.size >= 0 and not _is(spare, written):
                 if not _is(file, written):
                     return  # somebody has changed it since
                 spare.exchange(file.leaf)
@@ -53,11 +55,10 @@ def undo_exchange(root: Path, layout: str, prefix: str) -> Callable[[Written], N
 
 def _is(entry: Entry, written: Written) -> bool:
     """Return whether that is the file that was about to be published."""
-    try:
+    with contextlib.suppress(OSError):
         fd = entry.open()
-    except OSError:
-        return False
-    try:
-        return matches(fd, written.size, written.crc)
-    finally:
-        posix.close(fd)
+        try:
+            return matches(fd, written.size, written.crc)
+        finally:
+            posix.close(fd)
+    return False

@@ -22,7 +22,16 @@ from typing import NamedTuple, Protocol
 from downloader.core.checksum import MOST_READ, UNREAD, crc32
 from downloader.core.file_errors import Step
 from downloader.core.item_states import OWNED, Claim
-from downloader.core.ownership import Decision, Rules, content_id, file_id, is_valid, rule, unsettled
+from downloader.core.ownership import (
+    Decision,
+    Rules,
+    content_id,
+    file_id,
+    is_valid,
+    link_id,
+    rule,
+    unsettled,
+)
 from downloader.errors import FetchError
 from downloader.files.rename import exchange, rename_new
 from downloader.process.long_work import PIECE, READ_AT_ONCE, in_thread
@@ -233,7 +242,9 @@ class FilesWriter:
         if not stat.S_ISREG(found.st_mode) or found.st_size != self.size:
             return False
         if found.st_size <= READ_AT_ONCE:
-            return file_matches(self._leaf, self._directory, self.size, self.crc)
+            with contextlib.suppress(OSError):
+                return file_matches(self._leaf, self._directory, self.size, self.crc)
+            return False
         met = self._read_before(found)
         return met.identity == _identity(found) and met.crc == self.crc
 
@@ -250,6 +261,12 @@ class FilesWriter:
         """Return the claim, valid if it is about the bytes that ``found`` has; may raise Unprepared."""
         claim = self._claim
         if unsettled(claim.file) == claim.file or is_valid(claim, found):
+            return claim
+        if stat.S_ISLNK(found.st_mode):
+            with contextlib.suppress(OSError):
+                target = os.fsencode(os.readlink(self._leaf, dir_fd=self._directory))
+                if claim.file == link_id(target):
+                    return claim._replace(file=file_id(found))
             return claim
         if not stat.S_ISREG(found.st_mode) or found.st_size > MOST_READ:
             return claim

@@ -114,7 +114,10 @@ Verify = Callable[[Written], bool]
 """Returns whether the stored file of an item has that size and CRC-32."""
 
 Inspect = Callable[[Written], str]
-"""Returns what is wrong with the stored file of an item ("missing"), "" if nothing is."""
+"""Returns what is wrong with the stored file of an item ("missing"), "" if nothing is.
+
+Raises DestinationError where that cannot be known, since the disk fails.
+"""
 
 
 class Unprepared(Exception):
@@ -264,7 +267,7 @@ class Sink(Protocol):
         """
 
     def verify(self, written: Written) -> bool:
-        """Return whether the published file has that size and CRC-32."""
+        """Return whether the published file has that size and CRC-32. Raises DestinationError."""
 
     def close(self) -> None:
         """Close open descriptors."""
@@ -381,7 +384,10 @@ class Describes(Protocol):
 
 
 Undo = Callable[[Written], None]
-"""Takes back what was begun to publish an item as that; no worker has it."""
+"""Takes back what was begun to publish an item as that; no worker has it.
+
+Where the size is -1 it was not whole yet: what there is of it is removed.
+"""
 
 
 @runtime_checkable

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from downloader.core.checksum import crc32, is_unread
+from downloader.core.file_errors import advice, is_of_disk
 from downloader.core.naming import SafeName, hashed
-from downloader.files.directory import is_inside, open_directory
+from downloader.errors import DestinationError
+from downloader.files.directory import Directory, is_inside, open_directory
 
 __all__ = [
     "READ",
@@ -23,7 +25,9 @@ __all__ = [
     "matches",
     "md5_of_file",
     "open_below",
+    "open_root",
     "place",
+    "unreadable",
 ]
 
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -61,10 +65,15 @@ def md5_of_file(file: BinaryIO) -> str:
 
 
 def file_matches(path: str, directory: int | None, size: int, crc: int) -> bool:
-    """Return whether ``path`` is a regular file with that size and CRC-32 (symlinks are not followed)."""
+    """Return whether ``path`` is a regular file with that size and CRC-32 (symlinks are not followed).
+
+    Raises OSError where the disk fails (``core.file_errors.is_of_disk``).
+    """
     try:
         fd = os.open(path, READ, dir_fd=directory)
-    except OSError:
+    except OSError as error:
+        if is_of_disk(error):
+            raise
         return False
     try:
         return matches(fd, size, crc)
@@ -73,20 +82,36 @@ def file_matches(path: str, directory: int | None, size: int, crc: int) -> bool:
 
 
 def matches(fd: int, size: int, crc: int) -> bool:
-    """Return whether ``fd`` is a regular file with that size and CRC-32."""
-    try:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode) or found.st_size != size:
-            return False
-        return is_unread(size, crc) or crc_of(fd, 0, size) == crc
-    except OSError:
+    """Return whether ``fd`` is a regular file with that size and CRC-32. Raises OSError."""
+    found = os.fstat(fd)
+    if not stat.S_ISREG(found.st_mode) or found.st_size != size:
         return False
+    return is_unread(size, crc) or crc_of(fd, 0, size) == crc
 
 
 def open_below(root: Path, where: str) -> int:
     """Return the regular file ``where`` below the directory ``root``, open for reading.
 
-    ``root`` may be a link; below it none is followed. Raises OSError, UnsafeFile.
+    ``root`` may be a link; below it none is followed. Raises OSError, UnsafeFile; DestinationError where
+    not the file but ``root`` cannot be opened.
     """
-    with open_directory(root) as directory:
+    with open_root(root) as directory:
         return (directory / where).open()
+
+
+def open_root(root: str | os.PathLike[str]) -> Directory:
+    """Return DEST, opened. Raises DestinationError."""
+    try:
+        return open_directory(root)
+    except FileNotFoundError:
+        raise DestinationError(
+            f"{root} is not there; if it was moved or unmounted, put it back, then run the same command "
+            "again (if all that was stored is lost, make an empty directory there)"
+        ) from None
+    except OSError as error:
+        raise unreadable(root, error) from error
+
+
+def unreadable(path: str | os.PathLike[str], error: OSError) -> DestinationError:
+    """Return the error where it is not known what ``path`` has, since the disk fails."""
+    return DestinationError(f"{os.fspath(path)} cannot be read: {advice(error)}")

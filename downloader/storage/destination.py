@@ -143,6 +143,7 @@ class Destination:
         self.name_key = name_key(self.home)
         if config.restart:
             self._check_begin()
+            self._take_back_all()
             forget(self.home)
         self._records_run = record_spool.next_run(self.home)
         self.journal = Journal(self.home, durable=config.fsync)
@@ -293,13 +294,13 @@ class Destination:
                 # It may have died before it had checked all items that were stored before.
                 packed = core_marks.merge(lease.done, marks, lease.count)
                 found[seq] = (packed, in_flight)
-        self.keep({seq: packed for seq, (packed, _) in found.items()})
+        _keep(self.journal, found, self._verify, self._undo)
         path.unlink(missing_ok=True)
         return found
 
     def keep(self, marks: dict[int, bytes]) -> None:
         """See ``Journal.keep_marks``."""
-        _keep(self.journal, marks, self._verify, self._undo)
+        _keep(self.journal, {seq: (each, []) for seq, each in marks.items()}, self._verify, self._undo)
 
     def unreported(self, leases: Iterable[Lease]) -> Tally:
         """Return what this run has stored of ``leases``, of which no worker will report: as `status` does.
@@ -346,6 +347,23 @@ class Destination:
             self.relisting = True
             if source_kind(self._config).editable:
                 self.begin_anew()
+
+    def _take_back_all(self) -> None:
+        """Undo what a killed run was about to do, as far as its journal can be read, which is forgotten."""
+        left = ledgers(self.home)
+        if not left or self._config.is_bucket:
+            return
+        with (
+            contextlib.suppress(DownloaderError, OSError),
+            contextlib.closing(Journal(self.home, read_only=True)) as journal,
+        ):
+            job = journal.job()
+            output = self._config.local_output
+            if job is not None and (not job.output or leads_to(job.output, output)):
+                undo = undoer(job.store, Path(output), job.layout, self._prefix)
+                if undo is not None:
+                    for path in left:
+                        _take_back(journal, read_merged(path), undo)
 
     def begin_anew(self) -> None:
         """Forget what the journal has listed, if the source is read again: its first page is there."""
@@ -560,19 +578,31 @@ def ledgers(home: Directory) -> list[Entry]:
 def collect_ledgers(home: Directory, journal: Journal, verify: Verify, undo: Undo | None) -> None:
     """Move the ledgers that the workers of a killed run have left into the journal."""
     for path in ledgers(home):
-        _keep(journal, {seq: packed for seq, (packed, _) in read_merged(path).items()}, verify, undo)
+        _keep(journal, read_merged(path), verify, undo)
         path.unlink()
 
 
-def _keep(journal: Journal, marks: dict[int, bytes], verify: Verify, undo: Undo | None) -> None:
+_Left = dict[int, tuple[bytes, list[int]]]
+"""What workers have left, by batch: the packed item states, and the items that were in flight."""
+
+
+def _keep(journal: Journal, left: _Left, verify: Verify, undo: Undo | None) -> None:
     """See ``Journal.keep_marks``; ``undo``: what items were about to do, before it is looked at."""
-    for seq, packed in marks.items():
-        intents = [mark for mark in core_marks.written(packed) if not mark.published]
-        names = journal.names(seq) if intents else []
-        for mark in intents:
-            if undo is not None and mark.index < len(names):
-                undo(Written(seq, mark.index, names[mark.index], mark.size, mark.crc))
-    journal.keep_marks(marks, verify)
+    if undo is not None:
+        _take_back(journal, left, undo)
+    journal.keep_marks({seq: packed for seq, (packed, _) in left.items()}, verify)
+
+
+def _take_back(journal: Journal, left: _Left, undo: Undo) -> None:
+    for seq, (packed, in_flight) in left.items():
+        unfinished = {index: (-1, 0) for index in in_flight}
+        for mark in core_marks.written(packed):
+            if not mark.published:
+                unfinished[mark.index] = mark.size, mark.crc
+        names = journal.names(seq) if unfinished else []
+        for index, content in unfinished.items():
+            if index < len(names):
+                undo(Written(seq, index, names[index], *content))
 
 
 def temporary_prefix(home: Directory) -> str:

@@ -13,6 +13,7 @@ One pass over the names in the journal resolves ``CHUNK`` items, so memory does 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import unicodedata
 from collections.abc import Callable, Collection, Mapping, Set
@@ -21,7 +22,7 @@ from pathlib import Path
 from downloader.core.checksum import MOST_READ
 from downloader.core.item_states import OWNED, UNOWNED, Claim, claims, published
 from downloader.core.name_list import decode_names
-from downloader.core.ownership import content_id, file_id, unsettled
+from downloader.core.ownership import content_id, file_id, link_id, unsettled
 from downloader.sinks.stored import crc_of, is_inside, open_below, place
 from downloader.storage.journal import Journal
 
@@ -140,12 +141,14 @@ def _is_short(path: Path) -> bool:
 def damaged_at(root: Path, where: str) -> int:
     """Return what a claim on the damaged file ``where`` below ``root`` is about, 0 if there is none.
 
-    It is its bytes (``core.ownership.content_id``); or which file it is, if it cannot be read, or is too
-    large to be read for that.
+    It is its bytes (``core.ownership.content_id``), or where it leads (``link_id``); or which file it is,
+    if it cannot be read, or is too large to be read for that.
     """
     try:
         fd = open_below(root, where)
     except OSError:
+        with contextlib.suppress(OSError):
+            return link_id(os.fsencode(os.readlink(root / where)))
         return _file_at(root / where)
     try:
         found = os.fstat(fd)

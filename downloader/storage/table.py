@@ -16,8 +16,8 @@ from typing import Any
 
 from downloader.core.file_errors import advice
 from downloader.errors import JournalError
-from downloader.files.database import connect, failure
-from downloader.files.directory import Directory, Entry, UnsafeFile, open_directory, open_regular
+from downloader.files.database import connect, damaged, failure
+from downloader.files.directory import Directory, Entry, UnsafeFile, open_directory
 from downloader.storage.schema import ADDED, FORMAT, OLDEST_FORMAT, SCHEMA, TYPES, row_sum
 
 __all__ = ["Rows"]
@@ -27,7 +27,6 @@ _CACHE_KIB = 512
 _MOST_COPIED = 4 << 30  # of a file
 _COPIES = 10
 _LOG_HEADER = 32
-_PIECE = 1 << 20
 
 
 class Rows:
@@ -113,26 +112,8 @@ class Rows:
             self._copy.cleanup()
 
     def damaged(self, what: object) -> JournalError:
-        """Return the error for a journal that is not as it was written, or that the disk does not read."""
-        if (unreadable := self._unreadable()) is not None:
-            return unreadable
-        return JournalError(f"{self.path} is damaged ({what}); --restart begins anew")
-
-    def _unreadable(self) -> JournalError | None:
-        """Return the error of a disk that does not read the file: SQLite calls that malformed, too.
-
-        This gives up the locks that SQLite has on the file. The run ends, and it has the lock of the home.
-        """
-        for suffix in ("", "-wal"):
-            try:
-                with open(open_regular(f"{self.path}{suffix}"), "rb", buffering=0) as file:
-                    while file.read(_PIECE):
-                        pass
-            except FileNotFoundError:
-                pass
-            except OSError as error:
-                return JournalError(f"{self.path}{suffix}: {advice(error)}")
-        return None
+        """See ``files.database.damaged``."""
+        return damaged(self.path, what)
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:

@@ -15,6 +15,7 @@ import msgspec
 
 from downloader.core import item_states as core_marks
 from downloader.core.bucket_access import NO_OPTIONS, BucketAccess
+from downloader.core.bucket_place import is_bucket
 from downloader.core.file_errors import advice
 from downloader.core.item_states import OWNED, Claim
 from downloader.core.name_list import decode_names
@@ -28,7 +29,7 @@ from downloader.sinks.registry import sink_kind, undoer, verifier
 from downloader.sinks.shards.files import SHARDS
 from downloader.sinks.shards.kept import kept_samples
 from downloader.sinks.sink import REWRITTEN, SUPERSEDED, Compares, Comparison, Inspect, Written
-from downloader.sinks.stored import is_inside, place
+from downloader.sinks.stored import is_inside, open_root, place
 from downloader.storage.destination import (
     collect_ledgers,
     home_of,
@@ -44,7 +45,7 @@ from downloader.storage.ledger import read_merged
 from downloader.storage.lock import is_locked, lock
 from downloader.storage.name_owners import CHUNK, damaged_at, is_left, settle_damaged
 
-__all__ = ["Status", "Verified", "remarks", "status", "verify"]
+__all__ = ["HeldRoot", "Status", "Verified", "remarks", "status", "verify"]
 
 _NAMED = 1000
 
@@ -175,8 +176,9 @@ def verify(output: str, quiet: bool = False, root: str = "", access: BucketAcces
     """Compare every stored file with its size and checksum in the journal, and return the result.
 
     A file that is missing or differs is recorded as damaged, so that the next run fetches it again, except
-    on a file system that is read-only or full. ``root`` is --journal; ``access``: to a
-    bucket. Raises ConfigError, DestinationError, InUse, JournalError.
+    on a file system that is read-only or full. A disk that fails says nothing of the files: that raises
+    DestinationError. ``root`` is --journal; ``access``: to a bucket. Also raises ConfigError, InUse,
+    JournalError.
     """
     root = root or output
     place = _Place(output, access)
@@ -202,6 +204,29 @@ class _Place(NamedTuple):
     access: BucketAccess
 
 
+class HeldRoot:
+    """DEST while it is compared, which is held open: what is there is not taken for empty once it is away.
+
+    Nothing is to be recorded as damaged without ``check``. Close it at the end. Raises DestinationError.
+    """
+
+    def __init__(self, output: str) -> None:
+        self._directory = None if is_bucket(output) else open_root(output)
+
+    def check(self) -> None:
+        """Raise DestinationError if another directory, or none, has its path by now."""
+        if self._directory is not None and not self._directory.is_in_place():
+            raise DestinationError(
+                f"{self._directory} was moved, unmounted or replaced meanwhile; put it back, then run the "
+                "same command again"
+            )
+
+    def close(self) -> None:
+        """Release it."""
+        if self._directory is not None:
+            self._directory.close()
+
+
 def _verify_with(place: _Place, root: str, home: Directory, quiet: bool, *, read_only: bool) -> Verified:
     output = place.output
     with contextlib.closing(Journal(home, read_only=read_only, alone=read_only)) as journal:
@@ -209,16 +234,17 @@ def _verify_with(place: _Place, root: str, home: Directory, quiet: bool, *, read
         if job.output and not leads_to(job.output, output):
             remedy = moved(job.output, output)
             raise ConfigError(f"{root} has the journal of {job.output}, not of {output}; give that{remedy}")
-        if not read_only:
-            try:
-                check = verifier(job.store, Path(output), job.layout)
-            except UNDECODABLE as error:
-                raise journal.damaged(error) from error
-            apart = os.path.realpath(root) != os.path.realpath(output)
-            prefix = temporary_prefix(home) if apart else ""
-            undo = undoer(job.store, Path(output), job.layout, prefix)
-            collect_ledgers(home, journal, check, undo)
-        return _verify(journal, place, home, quiet, _merged(ledgers(home)) if read_only else None)
+        with contextlib.closing(HeldRoot(output)) as held:
+            if not read_only:
+                try:
+                    check = verifier(job.store, Path(output), job.layout)
+                except UNDECODABLE as error:
+                    raise journal.damaged(error) from error
+                apart = os.path.realpath(root) != os.path.realpath(output)
+                prefix = temporary_prefix(home) if apart else ""
+                undo = undoer(job.store, Path(output), job.layout, prefix)
+                collect_ledgers(home, journal, check, undo)
+            return _verify(journal, place, held, home, quiet, _merged(ledgers(home)) if read_only else None)
 
 
 def _merged(paths: list[Entry]) -> dict[int, bytes]:
@@ -231,7 +257,12 @@ def _merged(paths: list[Entry]) -> dict[int, bytes]:
 
 
 def _verify(
-    journal: Journal, place: _Place, home: Directory, quiet: bool, left: dict[int, bytes] | None
+    journal: Journal,
+    place: _Place,
+    held: HeldRoot,
+    home: Directory,
+    quiet: bool,
+    left: dict[int, bytes] | None,
 ) -> Verified:
     """Compare; ``left``: what is in ledgers and stays there, where nothing can be written, else None."""
     job, root = _job(journal), Path(place.output)
@@ -260,6 +291,7 @@ def _verify(
             recorded += len(claimed)
             names += claimed[: max(0, _NAMED - len(names))]
         damaged = _damaged(row, shards, inspect, comparison) if row.marks else []
+        held.check()
         anew: list[int] = []
         names += [failure.name for failure in damaged[: max(0, _NAMED - len(names))]]
         if comparison is not None:
@@ -279,6 +311,7 @@ def _verify(
     settling.settle()
     if comparison is not None:
         published += comparison.finish(sorted(finished))
+        held.check()
     return Verified(
         checked,
         agree,

@@ -18,6 +18,7 @@ import signal
 import subprocess
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,10 +30,12 @@ from servers import Answer, Request, Server, Until, ok
 
 from downloader.core.file_errors import Step, code_of
 from downloader.core.ownership import Rules
-from downloader.errors import FetchError, JournalError
+from downloader.errors import DestinationError, FetchError, JournalError
+from downloader.files.database import connect, translated
 from downloader.files.directory import open_home
 from downloader.messages import Item, Lease
 from downloader.sinks.directory import FilesSink
+from downloader.sinks.sink import Written
 from downloader.storage.journal import Journal
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -581,6 +584,57 @@ def test_error_of_the_disk_is_no_damage(
         assert told.count("Input/output error") == 3, told
         assert "--restart" not in told
         assert "no journal" not in told
+
+
+def test_nobody_is_told_to_begin_anew_where_the_disk_fails_under_a_database(tmp_path: Path) -> None:
+    """What it has is as it was, once the disk is mended."""
+    place = tmp_path / "disk"
+    schema = "CREATE TABLE name (name TEXT);"
+    with (
+        disk(place, "ext4", 64 << 20),
+        open_home(place / "home", create=True) as home,
+        contextlib.closing(connect(home / "names.sqlite", schema, create=True)) as connection,
+    ):
+        connection.executescript(schema)
+        shut_down(place)
+        with pytest.raises(JournalError) as told, translated(home / "names.sqlite"):
+            connection.execute("INSERT INTO name VALUES ('a')")
+    assert "Input/output error: the disk fails" in str(told.value)
+    assert str(told.value).count("again") == 1
+    assert "--restart" not in str(told.value)
+
+
+@pytest.mark.parametrize("store", ["files", "tar", "parquet"])
+def test_verify_takes_a_disk_that_fails_for_no_damage(
+    run_downloader: Run, tmp_path: Path, store: str
+) -> None:
+    """The journal is on another one. Once the disk is back nothing is fetched again."""
+    place, journal = tmp_path / "disk", tmp_path / "j"
+    files = {f"{n:03d}": ok(b"%d" % n * 100) for n in range(30)}
+    with disk(place, "ext4", 64 << 20), Server(files=files) as server:
+        argv = (server.url, "-o", place / "d", "--journal", journal, "--store", store, "--json")
+        assert run_downloader(*argv).returncode == 0
+        asked = len(server.requests)
+        sink = FilesSink(place / "d", "flat", Rules())
+        written = Written(0, 0, "000", 100, zlib.crc32(b"0" * 100))
+        assert sink.verify(written) is (store == "files")
+        subprocess.run(["sync", "-f", place], check=True)
+        shut_down(place)
+        for _ in range(2):
+            done = run_downloader("verify", place / "d", "--journal", journal)
+            assert (done.returncode, done.stdout, done.stderr.count("\n")) == (4, "", 1), done
+            assert "cannot be read: Input/output error: the disk fails" in done.stderr
+        if store == "files":  # a run verifies what was stored when it was killed: neither is that lost
+            with pytest.raises(DestinationError, match="Input/output error"):
+                sink.verify(written)
+        sink.close()
+        # Another process may have the old mount still, so it stays as it is.
+        subprocess.run(["umount", "-l", place], check=True)
+        mended = shutil.copy(place.with_suffix(".image"), tmp_path / "mended")
+        subprocess.run(["mount", "-o", "loop", mended, place], check=True)
+        assert run_downloader("verify", place / "d", "--journal", journal).returncode == 0
+        assert json.loads(run_downloader(*argv).stdout)["requests"] <= 1, "a listing"
+        assert len(server.requests) <= asked + 1
 
 
 def test_file_system_that_has_turned_read_only_is_only_reported_on(

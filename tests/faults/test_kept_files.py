@@ -144,6 +144,28 @@ def test_damaged_file_stays_the_items_own_where_the_destination_is_copied(
         assert run_downloader("verify", dest).returncode == 0
 
 
+@pytest.mark.parametrize("existing", ["keep", "fail"])
+def test_damaged_file_that_is_a_link_is_known_by_where_it_leads(
+    run_downloader: Run, tmp_path: Path, existing: str
+) -> None:
+    """A copy of DEST has links with other times. One that somebody has put there since leads elsewhere."""
+    dest = tmp_path / "d"
+    with Server(routes={f"/{name}": ok(f"body of {name}".encode()) for name in "ab"}) as server:
+        argv = (list_of(server, tmp_path / "l.csv", *"ab"), "-o", dest, "--existing", existing, *ONE)
+        report_with(run_downloader(*argv))
+        for target in ("/gone", "/gone"), ("/gone", "/elsewhere"):
+            for name, where in zip("ab", target, strict=True):
+                (dest / name).unlink()
+                (dest / name).symlink_to(where)
+            if target[1] == "/gone":
+                assert run_downloader("verify", dest).returncode == 1
+        report = report_with(run_downloader(*argv), 1)
+        assert (report["stored"], report["replaced"]) == (1, 0)
+        assert report["failed_by_error"] == {"file-exists": 1}
+    assert (dest / "a").read_text() == "body of a"
+    assert os.readlink(dest / "b") == "/elsewhere"
+
+
 class Gate:
     """A response that is held, the first time, until ``open()``; ``reached()`` waits for the request."""
 

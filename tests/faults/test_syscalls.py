@@ -236,7 +236,7 @@ def test_a_file_system_that_turns_read_only_by_itself(
     trigger.write_text("1")
     assert job.wait() == 4, job.err
     job.alone()
-    assert "the file system is read-only" in job.err
+    assert "the file system is read-only; make it writable, then run the same command again" in job.err
     assert "defect" not in job.err
     assert "Traceback" not in job.err
     assert "not complete" in run_downloader("status", place / "dest").stdout

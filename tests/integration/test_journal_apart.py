@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Event
 
-from harness import DevServer, Job, report_of, stored
+import pytest
+from harness import DevServer, Job, report_of, run_behind_mount, stored
 from servers import Request, Server, Step, Until, ok
+
+from downloader.errors import DestinationError
+from downloader.storage.verify import HeldRoot
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 Serve = Callable[..., DevServer]
@@ -32,6 +38,50 @@ def test_journal_is_apart_and_resumed(run_downloader: Run, dev_server: Serve, tm
     verified = run_downloader("verify", dest, "--journal", journal, "--json")
     assert (verified.returncode, json.loads(verified.stdout)["damaged"]) == (1, ["file-0000000007"])
     assert report_of(run_downloader(*argv))["stored"] == 1
+
+
+@pytest.mark.parametrize("store", ["files", "tar"])
+def test_verify_of_a_destination_that_is_not_there(
+    run_downloader: Run, dev_server: Serve, tmp_path: Path, store: str
+) -> None:
+    """It was moved or unmounted: no file of it is damaged."""
+    server = dev_server(files=20)
+    dest, away, journal = tmp_path / "d", tmp_path / "away", tmp_path / "j"
+    argv = (server.url, "-o", dest, "--journal", journal, "--store", store, "--json")
+    assert report_of(run_downloader(*argv))["stored"] == 20
+    dest.rename(away)
+    done = run_downloader("verify", dest, "--journal", journal)
+    assert (done.returncode, f"{dest} is not there; if it was moved" in done.stderr) == (4, True), done
+    away.rename(dest)
+    assert run_downloader("verify", dest, "--journal", journal).returncode == 0
+    with contextlib.closing(HeldRoot(str(dest))) as held:
+        held.check()
+        dest.rename(away)
+        dest.mkdir()
+        with pytest.raises(DestinationError, match="was moved, unmounted or replaced"):
+            held.check()
+    # Where all of it is lost, and an empty directory says so, all is fetched again.
+    assert run_downloader("verify", dest, "--journal", journal).returncode == 1
+    assert report_of(run_downloader(*argv))["stored"] == 20
+
+
+def test_two_mounts_of_one_file_system(run_downloader: Run, dev_server: Serve, tmp_path: Path) -> None:
+    """Nothing can be renamed between them, although the device is the same: two volumes of a container."""
+    server = dev_server(files=300)
+    dest, journal = tmp_path / "d", tmp_path / "j"
+    mounts = []
+    for path in (dest, journal):
+        (tmp_path / f"{path.name}-volume").mkdir()
+        path.mkdir()
+        mounts.append(f"mount --bind {path}-volume {path}")
+    argv = (server.url, "-o", dest, "--journal", journal, "--store", "tar", "--shard-files", 100, "--json")
+    report = report_of(run_behind_mount(" && ".join(mounts), *argv))
+    assert (report["stored"], report["complete"]) == (300, True)
+    shutil.copytree(tmp_path / "d-volume", dest, dirs_exist_ok=True)
+    shutil.copytree(tmp_path / "j-volume", journal, dirs_exist_ok=True)
+    assert run_downloader("verify", dest, "--journal", journal).returncode == 0
+    assert not [*dest.glob(".*"), *journal.glob(".downloader/shards/*")]
+    assert len([*dest.glob("0000?.tar")]) == 3
 
 
 def test_journal_of_another_destination_is_refused(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 
 import pytest
-from servers import Server, ok
+from harness import Job
+from servers import Answer, Request, Server, Until, ok, status
 
 from downloader.files.directory import open_directory
 
@@ -62,6 +65,48 @@ def test_files_are_kept_and_the_run_goes_on_once_they_are_moved(
     with tarfile.open(tmp_path / "d" / "00001.tar") as shard:
         assert len(shard.getnames()) == 10
     assert run_downloader("verify", tmp_path / "d").returncode == 0
+
+
+@pytest.mark.parametrize("existing", ["replace", "keep"])
+@pytest.mark.parametrize("first", ["interrupted", "without samples"])
+def test_indexes_of_the_user_where_the_job_has_written_none_yet(
+    first: str, existing: str, run_downloader: Run, start: Callable[..., Job], tmp_path: Path
+) -> None:
+    """A run ends before the first shard is published, or with one of which every item has failed."""
+    source, dest, gate = tmp_path / "list.txt", tmp_path / "d", Event()
+    waits = first == "interrupted"
+
+    def answer(request: Request) -> Answer:
+        number = int(request.target.strip("/"))
+        return (
+            [Until(gate), *ok(b"x")]
+            if waits and number == 4
+            else ok(b"x")
+            if waits or number > 4
+            else status(404)
+        )
+
+    with Server(default=answer) as server:
+        source.write_text("".join(f"{server.url}/{number}\n" for number in range(10)))
+        argv = (source, "-o", dest, "--store", "tar", "--shard-files", 5, "--json", "--existing", existing)
+        if waits:
+            job = start(*argv)
+            job.until(lambda: len(server.requests) >= 5)
+            job.kill(signal.SIGINT)
+            job.until(lambda: "SIGINT" in job.err)
+            job.kill(signal.SIGINT)
+            assert job.wait() == 130, job.err
+            gate.set()
+        else:
+            assert run_downloader(*argv, "--limit", 5).returncode == 1
+        for name in ("shards.json", "sizes.json"):
+            (dest / name).write_bytes(MINE)
+        done = run_downloader(*argv)
+    if existing == "replace":
+        assert (done.returncode, json.loads(done.stdout)["replaced"]) == (int(not waits), 2), done
+    else:
+        assert (done.returncode, "has shards.json, which is not of this job" in done.stderr) == (4, True)
+        assert {(dest / name).read_bytes() for name in ("shards.json", "sizes.json")} == {MINE}
 
 
 def test_a_name_that_is_taken_at_the_last_moment_is_not_replaced(tmp_path: Path) -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
-from harness import slow_but
-from servers import Server, ok
+from harness import Job, slow_but
+from servers import Answer, Request, Server, Until, ok, status
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -79,6 +82,49 @@ def test_file_systems_without_o_tmpfile_or_links(
     assert (here / "b").read_bytes() == b"B"
     assert (here / ("d%2Fe" if layout == "flat" else "d/e")).read_bytes() == b"E"
     assert not [path for path in root.rglob(".downloader-*")]
+
+
+@pytest.mark.parametrize("killed", ["worker", "run", "run that is begun anew"])
+def test_partial_file_of_a_killed_process_is_removed(
+    start: Callable[..., Job], tmp_path: Path, preload: str, killed: str
+) -> None:
+    """Without O_TMPFILE it has a name, and its item may never be stored: the next answer is 404."""
+    root, gate = tmp_path / "d", Event()
+    env = {"LD_PRELOAD": preload}
+
+    def answer(request: Request) -> Answer:
+        if sum(each.target == request.target for each in server.requests) > 1:
+            return status(404)
+        (whole,) = ok(bytes(4 << 20))
+        assert isinstance(whole, bytes)
+        return [whole[:-1], Until(gate), whole[-1:]]
+
+    with Server({"/large": answer}, default=lambda request: ok(b"small")) as server:
+        (tmp_path / "l.txt").write_text(f"{server.url}/large\n{server.url}/small\n")
+        argv = (tmp_path / "l.txt", "-o", root, "--workers", 1, "--pipeline", "off", "--json")
+        job = start(*argv, env=env)
+        job.until(lambda: any(each.stat().st_size for each in root.glob(".downloader-*")))
+        if killed == "worker":
+            os.kill(writing(job, root), signal.SIGKILL)
+        else:
+            job.kill()
+            job.alone()
+            assert [*root.glob(".downloader-*")]
+            job = start(*argv, *(["--restart"] * ("anew" in killed)), env=env)
+        assert job.wait() == 1, job.err
+        assert json.loads(job.out)["failed_by_error"] == {"http-404": 1}
+        gate.set()
+    assert sorted(path.name for path in root.iterdir()) == [".downloader", "small"]
+
+
+def writing(job: Job, root: Path) -> int:
+    """Return the process of ``job`` that has a temporary file below ``root`` open."""
+    for pid in job.children():
+        for each in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                if os.readlink(each).startswith(f"{root}/.downloader-"):
+                    return pid
+    raise AssertionError("no process writes")
 
 
 def test_full_disk_leaves_no_partial_large_files(run_downloader: Run, tmp_path: Path, preload: str) -> None:

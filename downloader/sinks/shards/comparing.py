@@ -54,8 +54,8 @@ class _Shard(NamedTuple):
 class ShardComparison:
     """A comparison of the shards that are ``files``; see ``sinks.sink.Comparison``.
 
-    ``record``: returns the record of a shard, None if it has none. Raises OSError where a file cannot be
-    read.
+    ``record``: returns the record of a shard, None if it has none. Raises OSError, DestinationError where
+    the disk fails.
     """
 
     def __init__(

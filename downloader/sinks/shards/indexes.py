@@ -368,7 +368,6 @@ class _Known:
 
     def __init__(self, home: Directory, name: str) -> None:
         self._note = home / f"{name}.md5"
-        self._all = not self._note.exists() and (home / INDEXED).exists()  # by an earlier version
         try:
             self._digests = self._note.read(_LONGEST_NOTE).decode("ascii", "replace").split()
         except UnsafeFile:
@@ -390,8 +389,6 @@ class _Known:
 
     def has(self, target: Entry) -> bool:
         """Return whether the file ``target`` is one of them."""
-        if self._all:
-            return True
         try:
             with target.reader() as file:
                 return md5_of_file(file) in self._digests

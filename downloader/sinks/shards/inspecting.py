@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from downloader.core.shard_keys import index_width, possible_name_keys
-from downloader.files.directory import Directory, Entry, UnsafeFile, open_regular
+from downloader.files.directory import Directory, Entry, UnsafeFile
 from downloader.sinks.shards.options import ShardOptions
+from downloader.sinks.shards.places import open_shard
 from downloader.sinks.shards.reading import (
     DigestingFile,
     SeenSample,
@@ -34,7 +35,7 @@ _SHARDS_IN_MEMORY = 4  # items are inspected in order, each in the shard of its 
 class ShardInspector:
     """Says what is wrong with a stored item, "" if nothing is; see ``Inspect``.
 
-    A shard is read when the first of its items is inspected. Raises OSError where it cannot be read.
+    A shard is read when the first of its items is inspected. Raises DestinationError where the disk fails.
     """
 
     def __init__(self, root: Path, store: str, options: ShardOptions) -> None:
@@ -91,18 +92,23 @@ class ShardInspector:
         if shard not in self._read:
             found: dict[str, tuple[int, int]] = {}
             number = 0
-            # What is not a file, or leads elsewhere, has no samples.
-            while (path := self._path(shard, number)).exists():
-                with contextlib.suppress(UnsafeFile), open(open_regular(path), "rb") as file:
-                    if self._store == "parquet":
-                        found.update(_parquet_samples(file))
-                    else:
-                        found.update(_tar_samples(file, path.name, self._options.size))
-                number += 1
+            with contextlib.suppress(FileNotFoundError):
+                while True:
+                    found.update(self._samples_of(self._path(shard, number)))
+                    number += 1
             self._read[shard] = found
             if len(self._read) > _SHARDS_IN_MEMORY:
                 self._read.popitem(last=False)
         return self._read[shard]
+
+    def _samples_of(self, path: Path) -> dict[str, tuple[int, int]]:
+        try:
+            with open_shard(path) as file:
+                if self._store == "parquet":
+                    return _parquet_samples(file)
+                return _tar_samples(file, path.name, self._options.size)
+        except UnsafeFile:
+            return {}  # what is not a file, or leads elsewhere
 
     def _path(self, shard: int, number: int) -> Path:
         return self._root / file_name(shard, number, self._store, self._options.compression)

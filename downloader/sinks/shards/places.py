@@ -13,12 +13,13 @@ from typing import Any, BinaryIO, Protocol
 from downloader.core.bucket_access import BucketAccess
 from downloader.core.bucket_place import is_bucket
 from downloader.errors import DestinationError
-from downloader.files.directory import Directory, open_directory, open_regular
+from downloader.files.directory import Directory, UnsafeFile, open_regular
 from downloader.sinks.bucket_store import BucketError, open_bucket, translated
 from downloader.sinks.shards.files import STATS
 from downloader.sinks.shards.stats import ShardStats, read_stats, stats_name
+from downloader.sinks.stored import open_root, unreadable
 
-__all__ = ["BucketFiles", "DirectoryFiles", "PublishedFiles", "open_published"]
+__all__ = ["BucketFiles", "DirectoryFiles", "PublishedFiles", "open_published", "open_shard"]
 
 _BUFFER = 1 << 20
 
@@ -48,14 +49,55 @@ class DirectoryFiles:
         self._root = root
 
     def has(self, name: str) -> bool:
-        return os.path.lexists(self._root / name)
+        path = self._root / name
+        try:
+            os.lstat(path)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise unreadable(path, error) from error
+        return True
 
     def open(self, name: str) -> BinaryIO:
-        return open(open_regular(self._root / name), "rb")
+        return open_shard(self._root / name)
 
     def stats(self, shard: int) -> ShardStats | None:
-        with open_directory(self._root) as directory:
+        with open_root(self._root) as directory:
             return read_stats(directory / stats_name(shard))
+
+
+def open_shard(path: Path) -> BinaryIO:
+    """Return the file ``path`` of a shard, opened for reading.
+
+    Raises FileNotFoundError, UnsafeFile; DestinationError where the disk fails, then or later.
+    """
+    try:
+        fd = open_regular(path)
+    except (FileNotFoundError, UnsafeFile):
+        raise
+    except OSError as error:
+        raise unreadable(path, error) from error
+    return io.BufferedReader(_Shard(fd, path), _BUFFER)
+
+
+class _Shard(io.FileIO):
+    """A file of a shard. That it cannot be read says nothing of what it has."""
+
+    def __init__(self, fd: int, path: Path) -> None:
+        super().__init__(fd)
+        self._path = path
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            return super().readinto(buffer)
+        except OSError as error:
+            raise unreadable(self._path, error) from error
+
+    def readall(self) -> bytes:
+        try:
+            return super().readall()
+        except OSError as error:
+            raise unreadable(self._path, error) from error
 
 
 class BucketFiles:

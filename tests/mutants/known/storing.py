@@ -24,6 +24,22 @@ KEPT = "tests/faults/test_kept_files.py::"
 
 KNOWN = (
     Mutant(
+        "what a killed process has not written wholly is left to the next worker",
+        "without O_TMPFILE a partial file stays in DEST for ever where its item is never stored",
+        "_take_back",
+        "unfinished = {index: (-1, 0) for index in in_flight}",
+        "unfinished = {}",
+        ("tests/integration/test_sinks_run.py::test_partial_file_of_a_killed_process_is_removed",),
+    ),
+    Mutant(
+        "verify takes a file that the disk cannot read for damaged",
+        "all files are recorded as damaged and fetched again, where their file system is dead",
+        "DirectoryKind.inspector.inspect",
+        "if is_of_disk(error):\n    raise unreadable(root / where, error) from error",
+        "",
+        (f"{SYSTEMS}test_verify_takes_a_disk_that_fails_for_no_damage",),
+    ),
+    Mutant(
         "only the exact .downloader is reserved",
         "a name in another case reaches the journal of a job below DEST where the file system ignores case",
         "_is_reserved",
@@ -424,7 +440,7 @@ KNOWN = (
         "half done exchange of a dead worker not looked for",
         "its file counts as stored, and the one that was replaced stays under a temporary name",
         "_keep",
-        "undo is not None and mark.index < len(names)",
+        "undo is not None",
         "False",
         (f"{CLAIMS}test_worker_killed_while_it_replaces_a_file",),
     ),

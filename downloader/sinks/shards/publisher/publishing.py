@@ -8,8 +8,10 @@ two apart: it is removed, or given its final name, in the last step.
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import os
+import shutil
 from collections.abc import Callable, Container, Sequence
 from operator import attrgetter
 from typing import Any, BinaryIO, Protocol, cast
@@ -47,6 +49,7 @@ __all__ = ["Directory", "Place", "publish"]
 
 _by_key = attrgetter("key")
 _MOST_FORMER = 20  # files of attempts that were killed
+_PIECE = 1 << 20
 
 
 class Place(Protocol):
@@ -274,6 +277,23 @@ class Directory:
         return found is not None and found.st_dev == os.fstat(self._root.fd).st_dev
 
     def publish(self, path: Entry, name: str, md5: str, ours: Ours, existing: str) -> bool:
+        try:
+            return self._give_name(path, name, ours, existing)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+        # One device, and yet nothing can be renamed: two mounts of it, or directories of two quotas.
+        copy = self.temporary(name)
+        try:
+            with path.reader() as whole, copy.writer(0o666) as file:
+                shutil.copyfileobj(whole, file, _PIECE)
+            return self._give_name(copy, name, ours, existing)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                copy.unlink()
+            raise
+
+    def _give_name(self, path: Entry, name: str, ours: Ours, existing: str) -> bool:
         return give_name(path, self._root / name, str(self._root), existing, ours.has)
 
     def remove(self, name: str, ours: Ours) -> None:
