@@ -32,6 +32,7 @@ __all__ = [
     "Lease",
     "Log",
     "Message",
+    "Moved",
     "Narrowed",
     "OutOfOrder",
     "Outcome",
@@ -377,6 +378,16 @@ class OutOfOrder(Message, frozen=True):
     files: int = 0
 
 
+class Moved(Message, frozen=True):
+    """``host`` sent a response that nobody asked for, on a connection with one request in flight at a time.
+
+    ``files``: how many files the worker has stored from it that may have the bodies of others.
+    """
+
+    host: str
+    files: int
+
+
 # worker or feeder → supervisor
 
 
@@ -478,6 +489,7 @@ FromChild = (
     | Returned
     | HostPause
     | HostCrowded
+    | Moved
     | OutOfOrder
     | Log
     | Stop

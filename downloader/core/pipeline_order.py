@@ -335,10 +335,10 @@ def _different(answers: Sequence[Answer]) -> int:
 
 
 def doubtful_text(files: int) -> str:
-    """Return the line about ``files`` that were stored before disorder was found."""
+    """Return the line about ``files`` that were stored before disorder, or a surplus, was found."""
     return (
         f"{show_count(files)} stored files may have the bodies of others, since their server answered "
-        "requests out of order; the same command with --restart --pipeline off fetches them again"
+        "requests out of order, or twice; the same command with --restart --pipeline off fetches them again"
     )
 
 

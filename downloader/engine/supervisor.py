@@ -48,6 +48,7 @@ from downloader.messages import (
     HostPause,
     Lease,
     Log,
+    Moved,
     Narrowed,
     OutOfOrder,
     Rate,
@@ -262,7 +263,7 @@ class Supervisor:
             self._queue.end()
         elif isinstance(message, HostCrowded):
             self._pool.send_all(message, but=(number, FEEDER))
-        elif isinstance(message, (HostPause, OutOfOrder)):
+        elif isinstance(message, (HostPause, OutOfOrder, Moved)):
             self._pass_on(number, message)
         elif isinstance(message, Log):
             self._progress.log(message.level, message.text)
@@ -280,23 +281,29 @@ class Supervisor:
         if self._config.verbose:
             self._progress.log("info", f"failed: {failed_text(failure)}")
 
-    def _pass_on(self, number: int, found: HostPause | OutOfOrder) -> None:
+    def _pass_on(self, number: int, found: HostPause | OutOfOrder | Moved) -> None:
         """Tell the other workers what worker ``number`` has found; count files that are doubtful."""
         if isinstance(found, HostPause):
             self._pool.send_all(found, but=(number, FEEDER))
             if self._coordinator is not None:
                 self._coordinator.paused(found)
             return
+        if isinstance(found, Moved):
+            self._doubt(found.files, f"{found.host} sent a response that nobody asked for")
+            return
         if found.host not in self._out_of_order:
             self._out_of_order.add(found.host)
             self._pool.send_all(OutOfOrder(found.host), but=(number, FEEDER))
         if found.files:
-            self._journal.doubt(found.files)
-            self._progress.log(
-                "warning",
-                f"{found.host} answers requests on one connection out of order: {found.files:,} files that "
-                "a worker stored before this was found may have the bodies of others",
-            )
+            self._doubt(found.files, f"{found.host} answers requests on one connection out of order")
+
+    def _doubt(self, files: int, why: str) -> None:
+        self._journal.doubt(files)
+        self._progress.log(
+            "warning",
+            f"{why}: {files:,} files that a worker stored before this was found may have the bodies of "
+            "others",
+        )
 
     def _child_ready(self, process: Process, message: Ready) -> None:
         process.ready = True

@@ -48,6 +48,7 @@ from downloader.messages import (
     Item,
     Lease,
     Log,
+    Moved,
     Narrowed,
     OutOfOrder,
     Rate,
@@ -363,6 +364,10 @@ class Worker:
     def out_of_order(self, host: str, files: int) -> None:
         """Tell that ``files`` stored files of ``host`` may have the bodies of others."""
         self.link.send(OutOfOrder(host, files))
+
+    def moved(self, host: str, files: int) -> None:
+        """Tell that ``files`` stored files of ``host``, each requested alone, may be those of others."""
+        self.link.send(Moved(host, files))
 
     def demote(self, task: FetchTask) -> None:
         """Queue ``task``, which was preempted, behind all others without charging an attempt."""

@@ -270,6 +270,9 @@ class Owner:
     def out_of_order(self, host: str, files: int) -> None:
         self.doubts.append(files)
 
+    def moved(self, host: str, files: int) -> None:
+        self.doubts.append(files)
+
     def demote(self, task: FetchTask) -> None:
         self.queue.append(task)
         self.soon()

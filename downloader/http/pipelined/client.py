@@ -137,6 +137,7 @@ class PipelinedClient:
         self.fatal = owner.fatal
         self.release = owner.release
         self.demote = owner.demote
+        self.moved = owner.moved
         self.commit_queue = CommitQueue(owner.fatal)
 
     def resize(self, connections: int) -> None:

@@ -18,6 +18,7 @@ from downloader.process import patching
 
 patching.require()
 
+import contextlib
 import math
 import ssl
 from time import monotonic
@@ -25,6 +26,7 @@ from typing import Any
 
 from downloader.core.host import Host
 from downloader.core.item_states import IN_FLIGHT
+from downloader.core.lone_responses import LoneResponses
 from downloader.core.pipeline_order import (
     UNCHECKED,
     Verdict,
@@ -67,6 +69,7 @@ class PipelinedConnection:
         "_client",
         "_deep",
         "_good",
+        "_lone",
         "_recheck",
         "_repeats",
         "_state",
@@ -103,6 +106,7 @@ class PipelinedConnection:
         self._good = False  # a request has succeeded
         self._repeats = False  # the window is one file, to be requested again
         self._window = Window()
+        self._lone = LoneResponses()
         self._recheck: Recheck | None = None
 
     def _enter(self, event: Event) -> None:
@@ -154,7 +158,7 @@ class PipelinedConnection:
     def _readable(self) -> None:
         """Read and process what has arrived; may close the connection."""
         if self.slot is None:
-            self.close()  # idle: most often the server's keep-alive timeout has expired
+            self._end_idle()
             return
         parser, transport, outstanding = self.parser, self._transport, self.parser.outstanding
         while True:
@@ -172,6 +176,7 @@ class PipelinedConnection:
                 self._on_end(None)
                 return
             if not outstanding:
+                parser.feed(self._client.buffer[:count])
                 self._desynchronized()
                 return
             now = self.last_received = monotonic()
@@ -230,6 +235,7 @@ class PipelinedConnection:
         self.served += 1
         self.since = now
         self._window.sent = 0
+        self._lone.add(body)
         self.origin_state.fallback_count = 0
         self.origin_state.record_responses(now, 1)
         self._client.deliver(task, body)
@@ -404,12 +410,18 @@ class PipelinedConnection:
     def _commit_window(self) -> None:
         """Store the held responses, since the connection is in step; of a window, if they are in order."""
         counted, held = self._window.counted, len(self.parser.completed)
+        proven = self._deep and (not self._repeats or (self._recheck is not None and self._recheck.same))
         if self._deep and held and not self._in_order(0 if self._repeats else held):
             self._discard_window()
+            proven = False
         completed, self.parser.completed = self.parser.completed, []
         if self._window.limited:
             self.origin_state.limits_requests()
         deep = self._deep and not self._repeats
+        for _, body in () if deep else completed:
+            self._lone.add(body)
+        if proven:
+            self._lone.in_step()
         self.origin_state.record_window(counted, self._window.held_bytes, deep=deep)
         self._repeats = False
         self._enter(Event.COMMIT)
@@ -558,6 +570,7 @@ class PipelinedConnection:
         """
         self.origin_state.desynchronized()
         recheck, parser = self._recheck, self.parser
+        self._tell_doubtful()
         if self._repeats or not self._deep:
             if recheck is not None and self._is_rechecking:
                 if not parser.outstanding:
@@ -570,6 +583,20 @@ class PipelinedConnection:
                 self._commit_window()
             self._recheck = None
         self.requeue_outstanding()
+
+    def _end_idle(self) -> None:
+        """Close the idle connection: most often the server's keep-alive timeout has expired."""
+        with contextlib.suppress(OSError):  # Blocked is one, too
+            if count := self._transport.receive(False):
+                self.parser.feed(self._client.buffer[:count])
+                self._tell_doubtful()
+        self.close()
+
+    def _tell_doubtful(self) -> None:
+        """Tell how many stored files may be those of other requests, since a response was too many."""
+        parser = self.parser
+        if files := self._lone.doubtful([body for _, body in parser.completed], parser.surplus_body):
+            self._client.moved(self.origin_state.origin.key, files)
 
     def _discard_window(self) -> None:
         """Discard the held responses, which may belong to other requests, and requeue their tasks."""

@@ -44,6 +44,9 @@ class Owner(Protocol):
     def out_of_order(self, host: str, files: int) -> None:
         """Tell that ``host`` answers out of order, so that ``files`` stored files may be wrong."""
 
+    def moved(self, host: str, files: int) -> None:
+        """Tell that ``host`` sent a response too many, so that ``files`` stored files may be wrong."""
+
     def demote(self, task: FetchTask) -> None:
         """Queue ``task``, which was preempted, behind all others without charging an attempt."""
 
@@ -102,6 +105,9 @@ class ConnectionOwner(Protocol):
         """See ``Owner``."""
 
     def out_of_order(self, host: str, files: int) -> None:
+        """See ``Owner``."""
+
+    def moved(self, host: str, files: int) -> None:
         """See ``Owner``."""
 
     def demote(self, task: FetchTask) -> None:

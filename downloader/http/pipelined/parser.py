@@ -103,6 +103,7 @@ class ResponseParser:
         "body",
         "closing",
         "completed",
+        "extra",
         "headers_complete",
         "in_message",
         "max_in_memory",
@@ -123,6 +124,7 @@ class ResponseParser:
         self.in_message = self.closing = self.surplus = self.headers_complete = self._big = False
         self.problem: Exception | None = None
         self.body: Body = _NONE
+        self.extra: Body | None = None
         self._status = self._received = 0
         self._idle = 0  # bytes without progress: of a head, of several 1xx, of trailers, …
         self._blank = 0  # bytes of them that are empty lines before a status line
@@ -377,7 +379,7 @@ class ResponseParser:
         try:
             task = self.outstanding.popleft()
         except IndexError:
-            self.surplus = True
+            self.surplus, self.extra = True, body
             return
         if not self.parser.should_keep_alive():
             self.closing = True
@@ -393,6 +395,13 @@ class ResponseParser:
         if isinstance(body, (bytes, bytearray)):
             return len(body)
         return self._received if isinstance(body, Exception) else body.size
+
+    @property
+    def surplus_body(self) -> Body | None:
+        """Return what has come of the body of a response that nobody asked for, None if it is none."""
+        if self.extra is None and self.headers_complete and not self.outstanding:
+            return self.body
+        return self.extra
 
     @property
     def refusal(self) -> Exception | None:
