@@ -206,6 +206,27 @@ def vendored(case: Case) -> Found | None:
     return Found(found.where, [f"the copy of urllib3 is {case.copy}", *found.evidence])
 
 
+_USED = re.compile(r"Context has already been used to create a Connection")
+
+
+def used_context(case: Case) -> Found | None:
+    """Match if pyOpenSSL refused to set a context up for its second connection."""
+    errors = [each for each in case.errors if _USED.search(str(each["text"]))]
+    if not errors:
+        return None
+    made = case.contexts_kept or [case.user_frame(errors[0]["stack"]) or case.own_frame(errors[0]["stack"])]
+    last = case.observation.result["rounds"][-1]
+    version = case.facts["packages"].get("pyopenssl", "")
+    return Found(
+        case.where(made[0]),
+        [
+            f"{last['errors']} of {last['requests']} requests failed: {errors[0]['class']}: {errors[0]['text']}",
+            f"pyOpenSSL is {version}" if version else "",
+            f"contexts were made at {', '.join(map(case.where, made))}" if len(made) > 1 else "",
+        ],
+    )
+
+
 def blocking_pyopenssl(case: Case) -> Found | None:
     if case.pyopenssl is None or not _serialized(case) or not case.held_in_pyopenssl:
         return None

@@ -284,7 +284,6 @@ SSL = [("/usr/lib/python3.11/ssl.py", 7, "do_handshake")]
         ("requests.SSLError", "handshake failure", SSL, ["ssl.SSLError"], False),
         ("app.errors.ApiError", "failed", OWN, ["requests.ConnectionError"], False),
         ("ConnectionError", "reset", OWN, [], False),
-        ("ValueError", "Context has already been used to create a Connection", SSL, [], True),
         ("RuntimeError", "cannot schedule new futures after interpreter shutdown", SSL, [], True),
         ("RecursionError", "depth", OWN, [], False),
         ("AttributeError", "no attribute", SSL, [], False),

@@ -243,14 +243,12 @@ def _adapter(own, new, locks):
     made = _like(own, dict(changed, **locks))
     if new and made is not own and hasattr(own, "_pool_maxsize"):
         made.init_poolmanager(own._pool_connections, own._pool_maxsize, block=own._pool_block)
-    settings = made.poolmanager.connection_pool_kw
-    if made is not own and _is_of_pyopenssl(settings.get("ssl_context")):
-        made.poolmanager.connection_pool_kw = dict(settings, ssl_context=_set_once(settings["ssl_context"]))
+    if made is not own:
+        made.poolmanager.connection_pool_kw = _with_context(made.poolmanager.connection_pool_kw)
     return made
 
 
-_SET_ONCE = ("load_cert_chain", "load_verify_locations", "set_alpn_protocols", "set_ciphers")
-_settled = []  # type: List[Tuple[Any, Any]]
+_SET_UP_BY = ("load_cert_chain", "load_verify_locations", "set_alpn_protocols", "set_ciphers")
 _SET_TO = ("maximum_version", "minimum_version", "options", "verify_flags", "verify_mode")
 
 
@@ -259,33 +257,47 @@ def _is_of_pyopenssl(context):
     return "PyOpenSSLContext" in [cls.__name__ for cls in type(context).__mro__]
 
 
-def _set_once(context):
+def _of_a_client(context):
     # type: (Any) -> Any
-    """Return urllib3's ``context`` of pyOpenSSL for several connections.
+    """Return urllib3's ``context`` of pyOpenSSL as a client has it that has not connected yet.
 
-    urllib3 sets the same for each of them, and from pyOpenSSL 26 on a context that has made a connection
-    refuses that. A program that has a context for each connection does not see it.
+    urllib3 sets it up for each connection. From pyOpenSSL 26.2 on a context that has made one refuses
+    that, and so does the copy, where the program's would: after the first connection that it makes itself.
     """
-    for other, made in _settled:  # what is set is the same for several copies of an adapter, too
-        if other is context:
-            return made
-    done = set()  # type: set[Any]
+    inner = getattr(context, "_ctx", None)
+    made = []  # type: List[bool]
 
-    def once(method):
-        # type: (Any) -> Any
+    def setting(change):
+        # type: (Callable[..., Any]) -> Callable[..., Any]
         def call(*arguments, **keywords):
-            # type: (*Any, **Any) -> None
-            key = method.__name__, repr(arguments), repr(sorted(keywords.items()))
-            if key not in done:
-                method(*arguments, **keywords)
-                done.add(key)
+            # type: (*Any, **Any) -> Any
+            used = getattr(inner, "_used", False)
+            if not used or made:
+                return change(*arguments, **keywords)
+            inner._used = False
+            try:
+                return change(*arguments, **keywords)
+            finally:
+                inner._used = True
 
         return call
 
-    changed = dict((name, once(getattr(context, name))) for name in _SET_ONCE if hasattr(context, name))
-    changed.update((name, _Unchanged(context, name)) for name in _SET_TO if hasattr(context, name))
-    _settled.append((context, _like(context, changed)))
-    return _settled[-1][1]
+    def wrap_socket(*arguments, **keywords):
+        # type: (*Any, **Any) -> Any
+        made.append(True)
+        return context.wrap_socket(*arguments, **keywords)
+
+    changed = {"wrap_socket": wrap_socket}  # type: Dict[str, Any]
+    changed.update((name, setting(getattr(context, name))) for name in _SET_UP_BY if hasattr(context, name))
+    changed.update((name, _Of(context, name, setting(setattr))) for name in _SET_TO if hasattr(context, name))
+    return _like(context, changed)
+
+
+def _with_context(settings):
+    # type: (Dict[str, Any]) -> Dict[str, Any]
+    """Return the parameters of urllib3's pools for one more client."""
+    context = settings.get("ssl_context")
+    return dict(settings, ssl_context=_of_a_client(context)) if _is_of_pyopenssl(context) else settings
 
 
 def _manager(own, changed):
@@ -302,10 +314,8 @@ def manager(own, options, many=1):
     left_out = _OF_THE_SERVER + (_OF_THE_PROXY if options["own"] else ())
     kept = dict((key, value) for key, value in own.connection_pool_kw.items() if key not in left_out)
     locks = sharing.locks_of(own, many > 1)
-    if _is_of_pyopenssl(kept.get("ssl_context")):
-        kept["ssl_context"] = _set_once(kept["ssl_context"])
-    changed = {"connection_pool_kw": dict(kept, **_trust(options))}
-    return in_turn(lambda: _manager(own, dict(changed, **locks())), many)
+    kept.update(_trust(options))
+    return in_turn(lambda: _manager(own, dict(locks(), connection_pool_kw=_with_context(kept))), many)
 
 
 def pool(own, options, many=1):
@@ -327,8 +337,6 @@ def pool(own, options, many=1):
     if options["own"]:
         changed.update(proxy=None, proxy_config=None)
     changed.update(_trust(options))
-    if _is_of_pyopenssl(changed["conn_kw"].get("ssl_context")):
-        changed["conn_kw"]["ssl_context"] = _set_once(changed["conn_kw"]["ssl_context"])
     locks = sharing.locks_of(own, many > 1)
 
     def make():
@@ -336,7 +344,7 @@ def pool(own, options, many=1):
         queue = own.QueueCls(size)
         for _ in range(size):
             queue.put(None)
-        return _like(own, dict(changed, pool=queue, **locks()))
+        return _like(own, dict(changed, pool=queue, conn_kw=_with_context(changed["conn_kw"]), **locks()))
 
     return in_turn(make, many), lambda url: url[len(base) :] if url.startswith(base) else url
 
@@ -372,12 +380,12 @@ class _Own(object):
         self._value = value
 
 
-class _Unchanged(_Own):
-    """An attribute of another object, which is not set again to what it is."""
+class _Of(_Own):
+    """An attribute of another object, which ``change`` sets there."""
 
-    def __init__(self, other, name):
-        # type: (Any, str) -> None
-        self._other, self._name = other, name
+    def __init__(self, other, name, change):
+        # type: (Any, str, Callable[[Any, str, Any], None]) -> None
+        self._other, self._name, self._change = other, name, change
 
     def __get__(self, own, kind):
         # type: (Any, Any) -> Any
@@ -385,8 +393,7 @@ class _Unchanged(_Own):
 
     def __set__(self, own, value):
         # type: (Any, Any) -> None
-        if getattr(self._other, self._name) != value:
-            setattr(self._other, self._name, value)
+        self._change(self._other, self._name, value)
 
 
 def _own(value):
