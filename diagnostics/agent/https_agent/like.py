@@ -30,7 +30,8 @@ class Seen(object):
 
     ``url``: the one that is sent to; ``asked``: the URL or path that the application gave to its session;
     ``plain``: it called ``requests.get`` or the like, which makes a session for each request; ``many``: how
-    many copies are made, in turn (``sharing``); ``own``: each has locks of its own.
+    many copies are made, in turn (``sharing``); ``own``: each has locks of its own; ``one_context``: and none
+    a context of its own.
     """
 
     def __init__(self, frame):
@@ -41,7 +42,7 @@ class Seen(object):
         self.pool = None  # type: Any
         self.opener = None  # type: Any
         self.url = self.asked = ""
-        self.plain = self.own = False
+        self.plain = self.own = self.one_context = False
         self.many = 1
         while frame is not None:
             self._look_at(frame)
@@ -61,6 +62,15 @@ class Seen(object):
             pool = getattr(transport, "_pool", None) or getattr(other, "_connection_pool", None)
             return {"other": other, "transport": transport, "pool": pool}
         return found
+
+    def context(self):
+        # type: () -> Any
+        """Return the context of pyOpenSSL that it connects with; None where it has none."""
+        settings = getattr(self.pool, "conn_kw", None)
+        for each in (getattr(self.adapter, "poolmanager", None), self.manager):
+            settings = settings or getattr(each, "connection_pool_kw", None)
+        context = (settings or {}).get("ssl_context")
+        return context if _is_of_pyopenssl(context) else None
 
     def _look_at(self, frame):
         # type: (Any) -> None
@@ -180,7 +190,7 @@ def session(seen, options):
     """
     own, base = seen.session, _base(options["url"])
     changed, prefix = _base_of(seen, base)
-    adapter, locks = seen.adapter, sharing.locks_of(own, seen.own)
+    adapter, locks, contexts = seen.adapter, sharing.locks_of(own, seen.own), _Contexts(seen)
     if adapter is None and seen.url:
         adapter = own.get_adapter(seen.url)
     of_adapter = sharing.locks_of(adapter, seen.many > 1)
@@ -192,7 +202,7 @@ def session(seen, options):
         more.update(locks())
         made = _like(own, dict(changed, adapters=adapters, **more))
         if adapter is not None:
-            made.mount(base + "/", _adapter(adapter, seen.many > 1, of_adapter()))
+            made.mount(base + "/", _adapter(adapter, seen.many > 1, of_adapter(), contexts))
         return made
 
     give = in_turn(make, seen.many)
@@ -230,8 +240,8 @@ def _base_of(seen, base):
     return {}, ""
 
 
-def _adapter(own, new, locks):
-    # type: (Any, bool, Dict[str, Any]) -> Any
+def _adapter(own, new, locks, contexts):
+    # type: (Any, bool, Dict[str, Any], _Contexts) -> Any
     """Return an adapter with pools of its own: the first to another host may close the application's.
 
     ``new``: it makes its context, too, where it knows how.
@@ -244,7 +254,7 @@ def _adapter(own, new, locks):
     if new and made is not own and hasattr(own, "_pool_maxsize"):
         made.init_poolmanager(own._pool_connections, own._pool_maxsize, block=own._pool_block)
     if made is not own:
-        made.poolmanager.connection_pool_kw = _with_context(made.poolmanager.connection_pool_kw)
+        made.poolmanager.connection_pool_kw = contexts.of(made.poolmanager.connection_pool_kw)
     return made
 
 
@@ -293,11 +303,25 @@ def _of_a_client(context):
     return _like(context, changed)
 
 
-def _with_context(settings):
-    # type: (Dict[str, Any]) -> Dict[str, Any]
-    """Return the parameters of urllib3's pools for one more client."""
-    context = settings.get("ssl_context")
-    return dict(settings, ssl_context=_of_a_client(context)) if _is_of_pyopenssl(context) else settings
+class _Contexts(object):
+    """Copies of contexts of pyOpenSSL: one for each copy of ``seen``, or one for all."""
+
+    def __init__(self, seen):
+        # type: (Seen) -> None
+        self._one = seen.one_context
+        self._made = []  # type: List[Tuple[Any, Any]]
+
+    def of(self, settings):
+        # type: (Dict[str, Any]) -> Dict[str, Any]
+        """Return the parameters of urllib3's pools for one more copy."""
+        context = settings.get("ssl_context")
+        if not _is_of_pyopenssl(context):
+            return settings
+        made = [each for other, each in self._made if self._one and other is context]
+        if not made:
+            made = [_of_a_client(context)]
+            self._made.append((context, made[0]))
+        return dict(settings, ssl_context=made[0])
 
 
 def _manager(own, changed):
@@ -308,19 +332,21 @@ def _manager(own, changed):
     return _like(own, changed)
 
 
-def manager(own, options, many=1):
-    # type: (Any, Dict[str, Any], int) -> Callable[[], Any]
-    """Return what gives pool managers like ``own``, which trust the probe's server."""
+def manager(seen, options):
+    # type: (Seen, Dict[str, Any]) -> Callable[[], Any]
+    """Return what gives pool managers like that of ``seen``, which trust the probe's server."""
+    own, many, contexts = seen.manager, seen.many, _Contexts(seen)
     left_out = _OF_THE_SERVER + (_OF_THE_PROXY if options["own"] else ())
     kept = dict((key, value) for key, value in own.connection_pool_kw.items() if key not in left_out)
     locks = sharing.locks_of(own, many > 1)
     kept.update(_trust(options))
-    return in_turn(lambda: _manager(own, dict(locks(), connection_pool_kw=_with_context(kept))), many)
+    return in_turn(lambda: _manager(own, dict(locks(), connection_pool_kw=contexts.of(kept))), many)
 
 
-def pool(own, options, many=1):
-    # type: (Any, Dict[str, Any], int) -> Tuple[Callable[[], Any], Callable[[str], str]]
-    """Return what gives pools like ``own`` for the host of the probe, and what makes a path of its URLs."""
+def pool(seen, options):
+    # type: (Seen, Dict[str, Any]) -> Tuple[Callable[[], Any], Callable[[str], str]]
+    """Return what gives pools like that of ``seen`` for the probe's host, and what makes a path of its URLs."""
+    own, many, contexts = seen.pool, seen.many, _Contexts(seen)
     base = _base(options["url"])
     host, _, port = base.partition("://")[2].rpartition("@")[2].partition(":")
     size = own.pool.maxsize
@@ -344,7 +370,7 @@ def pool(own, options, many=1):
         queue = own.QueueCls(size)
         for _ in range(size):
             queue.put(None)
-        return _like(own, dict(changed, pool=queue, conn_kw=_with_context(changed["conn_kw"]), **locks()))
+        return _like(own, dict(changed, pool=queue, conn_kw=contexts.of(changed["conn_kw"]), **locks()))
 
     return in_turn(make, many), lambda url: url[len(base) :] if url.startswith(base) else url
 
