@@ -183,8 +183,8 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "pyopenssl-context-used",
         "a pyOpenSSL context is shared by several connections",
-        "urllib3 sets its context up for each connection, and from pyOpenSSL 26.2 on a context that has made\n"
-        "one refuses that: the first succeeds alone. Use ssl.create_default_context(), or none.",
+        "urllib3 sets its context up for each connection, and since pyOpenSSL 26.2 one that has made one\n"
+        "refuses that: the first succeeds alone. Use ssl.create_default_context(), or none.",
         (),
         predicates.used_context,
     ),
@@ -206,7 +206,8 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "pyopenssl-own-context",
         "an adapter brings its own pyOpenSSL context, and select is not patched",
-        _HELD_IN_POLL + "\nFrom pyOpenSSL 26.2 on such a context has one connection alone: all others fail.\n"
+        _HELD_IN_POLL
+        + "\nFrom pyOpenSSL 26.2 on such a context has one connection alone: all others fail.\n"
         "Use ssl.create_default_context(), or none.",
         ("patch-all-first", "patch-select", "patch-at-start"),
         predicates.own_context,

@@ -214,13 +214,13 @@ def used_context(case: Case) -> Found | None:
     errors = [each for each in case.errors if _USED.search(str(each["text"]))]
     if not errors:
         return None
-    made = case.contexts_kept or [case.user_frame(errors[0]["stack"]) or case.own_frame(errors[0]["stack"])]
-    last = case.observation.result["rounds"][-1]
+    first, last = errors[0], case.observation.result["rounds"][-1]
+    made = case.contexts_kept or [spot for spot in [case.own_frame(first["stack"])] if spot]
     version = case.facts["packages"].get("pyopenssl", "")
     return Found(
-        case.where(made[0]),
+        case.where(made[0] if made else None),
         [
-            f"{last['errors']} of {last['requests']} requests failed: {errors[0]['class']}: {errors[0]['text']}",
+            f"{last['errors']} of {last['requests']} requests failed: {first['class']}: {first['text']}",
             f"pyOpenSSL is {version}" if version else "",
             f"contexts were made at {', '.join(map(case.where, made))}" if len(made) > 1 else "",
         ],

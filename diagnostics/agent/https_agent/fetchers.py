@@ -397,9 +397,8 @@ class Connecting(object):
             self.sharing = sharing.judged(alike)
             self._measured = next(each for each in clients if each.sighting is alike[0])
             context = self._measured.seen.context()
-            self._one_context = context is not None and 1 < sum(
-                each.seen.context() is context for each in clients
-            )
+            same = [each for each in clients if each.seen.context() is context]
+            self._one_context = context is not None and len(same) > 1
             self.sharing.at = alike[0].spot or next(iter(self.made()), None)
         codes = set().union(*[each.sighting.codes for each in clients])  # type: Set[Any]
         variables = self._measured.sighting.variables

@@ -30,8 +30,8 @@ class Seen(object):
 
     ``url``: the one that is sent to; ``asked``: the URL or path that the application gave to its session;
     ``plain``: it called ``requests.get`` or the like, which makes a session for each request; ``many``: how
-    many copies are made, in turn (``sharing``); ``own``: each has locks of its own; ``one_context``: and none
-    a context of its own.
+    many copies are made, in turn (``sharing``); ``own``: each has locks of its own; ``one_context``: but no
+    context of its own.
     """
 
     def __init__(self, frame):
@@ -274,7 +274,7 @@ def _of_a_client(context):
     urllib3 sets it up for each connection. From pyOpenSSL 26.2 on a context that has made one refuses
     that, and so does the copy, where the program's would: after the first connection that it makes itself.
     """
-    inner = getattr(context, "_ctx", None)
+    inner = getattr(context, "_ctx", None)  # type: Any
     made = []  # type: List[bool]
 
     def setting(change):
@@ -299,7 +299,9 @@ def _of_a_client(context):
 
     changed = {"wrap_socket": wrap_socket}  # type: Dict[str, Any]
     changed.update((name, setting(getattr(context, name))) for name in _SET_UP_BY if hasattr(context, name))
-    changed.update((name, _Of(context, name, setting(setattr))) for name in _SET_TO if hasattr(context, name))
+    changed.update(
+        (name, _Of(context, name, setting(setattr))) for name in _SET_TO if hasattr(context, name)
+    )
     return _like(context, changed)
 
 
@@ -345,7 +347,7 @@ def manager(seen, options):
 
 def pool(seen, options):
     # type: (Seen, Dict[str, Any]) -> Tuple[Callable[[], Any], Callable[[str], str]]
-    """Return what gives pools like that of ``seen`` for the probe's host, and what makes a path of its URLs."""
+    """Return what gives pools like that of ``seen``, for the probe's host, and what makes paths of URLs."""
     own, many, contexts = seen.pool, seen.many, _Contexts(seen)
     base = _base(options["url"])
     host, _, port = base.partition("://")[2].rpartition("@")[2].partition(":")
