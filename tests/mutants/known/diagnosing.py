@@ -174,7 +174,7 @@ KNOWN = (
         "the first of two measurements counts though the other is not like it",
         "a program of one greenlet that has a session of one connection for itself is called serial",
         "settled",
-        "one == each",
+        "found[0].verdict == found[1].verdict",
         "True",
         (f"{SCENARIO}[who_shares_the_client/login]",),
     ),
