@@ -15,7 +15,7 @@ from diagnostics.errors import ProbeError
 from diagnostics.evidence import Case
 from diagnostics.model import Observation, Question
 from diagnostics.source_places import where
-from diagnostics.verdict import judge, least_slope
+from diagnostics.verdict import Judgement, judge, least_slope
 from downloader.core.redact import redact
 
 __all__ = ["settled", "shown", "unlike"]
@@ -24,7 +24,6 @@ _ADVICE = "name a fetch that its greenlets call: --app MODULE:CALLABLE"
 _TURNS = ("own-lock", "pool-of-one")  # causes that are of a client
 _SOME = 3  # greenlets that wait; fewer may be on the way
 _CLIENTS = re.compile(r"-packages/(requests|urllib3|httpx|httpcore|geventhttpclient)/")
-_SHOWN = {"concurrent": "concurrent", "serialized": "serialized", "error": "without a response"}
 
 
 def settled(question: Question, seen: Observation) -> Observation:
@@ -32,14 +31,14 @@ def settled(question: Question, seen: Observation) -> Observation:
     other = seen.result.get("other")
     if other is None:
         return seen
-    one = judge(question, seen).verdict
-    each = judge(question, replace(seen, result={**seen.result, **other})).verdict
-    if one == each:
+    found = judge(question, seen), judge(question, replace(seen, result={**seen.result, **other}))
+    if found[0].verdict == found[1].verdict:
         return seen
+    one, each = map(_told, found)
     if prefixes := _prefixes(seen):
         raise ProbeError(
             f"{question.target.shown}: no verdict: through the adapter at {prefixes[0]} HTTPS is"
-            f" {_SHOWN[one]}, through the one at {prefixes[1]} it is {_SHOWN[each]}, and the program has"
+            f" {one}, through the one at {prefixes[1]} it is {each}, and the program has"
             f" fetched nothing yet; {_ADVICE}"
         )
     sharing = seen.result["sharing"]
@@ -47,8 +46,8 @@ def settled(question: Question, seen: Observation) -> Observation:
     if sharing["seen"] == 1:
         who = f"only one greenlet was seen with it{_at(seen)}"
     raise ProbeError(
-        f"{question.target.shown}: no verdict: with {_number(seen)} HTTPS is {_SHOWN[one]},"
-        f" with one for each it is {_SHOWN[each]}, and {who}; {_ADVICE}"
+        f"{question.target.shown}: no verdict: with {_number(seen)} HTTPS is {one},"
+        f" with one for each it is {each}, and {who}; {_ADVICE}"
     )
 
 
@@ -80,6 +79,12 @@ def unlike(case: Case, cause: str) -> str:
             f" {case.where(held[0])} while {using} used one; {_ADVICE}"
         )
     return ""
+
+
+def _told(found: Judgement) -> str:
+    if found.verdict != "error":
+        return found.verdict
+    return f"failing ({found.error})" if found.error else "without a response"
 
 
 def _is_held_in_hook(case: Case, cause: str) -> bool:

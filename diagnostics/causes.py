@@ -181,6 +181,14 @@ TABLE: tuple[Entry, ...] = (
         predicates.ssl_left_out,
     ),
     Entry(
+        "pyopenssl-context-used",
+        "a pyOpenSSL context is shared by several connections",
+        "urllib3 sets its context up for each connection, and since pyOpenSSL 26.2 one that has made one\n"
+        "refuses that: the first succeeds alone. Use ssl.create_default_context(), or none.",
+        (),
+        predicates.used_context,
+    ),
+    Entry(
         "gevent-openssl-python3",
         "gevent-openssl does not cover what Python 3 uses",
         "gevent-openssl 1.2 wraps recv() and not recv_into(), which Python 3 reads with: urllib3's\n"
@@ -198,7 +206,9 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "pyopenssl-own-context",
         "an adapter brings its own pyOpenSSL context, and select is not patched",
-        _HELD_IN_POLL,
+        _HELD_IN_POLL
+        + "\nFrom pyOpenSSL 26.2 on such a context has one connection alone: all others fail.\n"
+        "Use ssl.create_default_context(), or none.",
         ("patch-all-first", "patch-select", "patch-at-start"),
         predicates.own_context,
     ),

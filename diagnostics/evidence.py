@@ -312,6 +312,13 @@ class Case:
                 return spot
         return None
 
+    @property
+    def contexts_kept(self) -> list[Spot]:
+        """Return where the user made contexts of pyOpenSSL that are not of one connection alone."""
+        made = [each for each in self.seen["contexts"] if each["cls"].startswith("OpenSSL")]
+        kept = [each["user"] for each in made if not any(spot[2] == "connect" for spot in each["stack"])]
+        return list(dict.fromkeys(tuple(spot) for spot in kept if spot))
+
     # waiting
 
     def parked_in(self, test: Callable[[Sequence[Spot]], bool]) -> dict[str, Any] | None:

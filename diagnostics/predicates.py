@@ -206,6 +206,27 @@ def vendored(case: Case) -> Found | None:
     return Found(found.where, [f"the copy of urllib3 is {case.copy}", *found.evidence])
 
 
+_USED = re.compile(r"Context has already been used to create a Connection")
+
+
+def used_context(case: Case) -> Found | None:
+    """Match if pyOpenSSL refused to set a context up for its second connection."""
+    errors = [each for each in case.errors if _USED.search(str(each["text"]))]
+    if not errors:
+        return None
+    first, last = errors[0], case.observation.result["rounds"][-1]
+    made = case.contexts_kept or [spot for spot in [case.own_frame(first["stack"])] if spot]
+    version = case.facts["packages"].get("pyopenssl", "")
+    return Found(
+        case.where(made[0] if made else None),
+        [
+            f"{last['errors']} of {last['requests']} requests failed: {first['class']}: {first['text']}",
+            f"pyOpenSSL is {version}" if version else "",
+            f"contexts were made at {', '.join(map(case.where, made))}" if len(made) > 1 else "",
+        ],
+    )
+
+
 def blocking_pyopenssl(case: Case) -> Found | None:
     if case.pyopenssl is None or not _serialized(case) or not case.held_in_pyopenssl:
         return None

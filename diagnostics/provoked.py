@@ -36,8 +36,6 @@ _CLIENTS = re.compile(r"(requests|urllib3|pip\._vendor)\.")
 _PINNED = re.compile(
     r"Fingerprints did not match|Hostname mismatch|certificate is not valid for|doesn't match"
 )
-# pyOpenSSL's, where the probe makes a context trust its server that has made a connection of the program's.
-_USED = re.compile(r"Context has already been used to create a Connection")
 # An executor's, where the probe runs at the end of a program.
 _ENDED = re.compile(r"cannot schedule new futures after (interpreter )?shutdown")
 # What is raised where a connection fails, or the interpreter itself.
@@ -85,7 +83,7 @@ def _is_provoked(error: dict[str, object]) -> bool:
     name, stack = str(error["class"]), error["stack"]
     assert isinstance(stack, list)
     last = name.rpartition(".")[2]
-    if any(each.search(str(error["text"])) for each in (_PINNED, _USED, _ENDED)):
+    if any(each.search(str(error["text"])) for each in (_PINNED, _ENDED)):
         return True
     if _CLIENTS.match(name) and last in _REFUSED:
         return True

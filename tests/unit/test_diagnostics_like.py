@@ -60,6 +60,12 @@ def reached(session: Any, url: str) -> like.Seen:
     return like.Seen(caught.value.frame)
 
 
+def client(**levels: Any) -> like.Seen:
+    seen = like.Seen(None)
+    vars(seen).update(levels)
+    return seen
+
+
 def test_adapter_of_the_host_serves_the_probe_and_the_session_stays_as_it_is() -> None:
     session = requests.Session()
     seen = reached(session, f"{HOST}/x")
@@ -200,27 +206,54 @@ def test_lock_of_one_session_is_new_and_a_shared_one_is_not() -> None:
         KEPT.clear()
 
 
-def test_context_of_pyopenssl_is_set_up_once() -> None:
-    set_up: list[Any] = []
+def test_context_of_pyopenssl_is_set_up_for_the_first_connection_of_each_client() -> None:
+    class Context:
+        _used = True  # by the program
+
+        def set(self, value: object) -> None:
+            if self._used:
+                raise ValueError("already been used")
+            set_up.append(value)
 
     class PyOpenSSLContext:
-        verify_mode = property(lambda self: 2, lambda self, value: set_up.append(value))
+        verify_mode = property(lambda self: 2, lambda self, value: self._ctx.set(value))
+
+        def __init__(self) -> None:
+            self._ctx = Context()
 
         def load_verify_locations(self, *args: Any) -> None:
-            set_up.append(args)
+            self._ctx.set(args)
 
-    made = like._set_once(PyOpenSSLContext())
-    for _ in range(3):
-        made.verify_mode = 2
-        made.load_verify_locations("ca.pem")
-    assert set_up == [("ca.pem",)]
+        def wrap_socket(self, sock: object) -> None:
+            self._ctx._used = True
+
+    def connect(context: Any) -> None:
+        context.verify_mode = 2
+        context.load_verify_locations("ca.pem")
+        context.wrap_socket(None)
+
+    set_up: list[Any] = []
+    context = PyOpenSSLContext()
+    settings = {"ssl_context": context}
+    seen = like.Seen(None)
+    own = like._Contexts(seen)
+    first, second = own.of(settings)["ssl_context"], own.of(settings)["ssl_context"]
+    connect(first)
+    connect(second)
+    assert set_up == [2, ("ca.pem",)] * 2
+    for used in (first, context):
+        with pytest.raises(ValueError, match="already been used"):
+            connect(used)
+    seen.one_context = True
+    shared = like._Contexts(seen)
+    assert shared.of(settings)["ssl_context"] is shared.of(settings)["ssl_context"]
 
 
 def test_pool_is_like_that_of_the_host() -> None:
     pool = urllib3.HTTPSConnectionPool(
         "api.example", 9443, maxsize=1, block=True, assert_hostname="api.example"
     )
-    give, shown = like.pool(pool, OPTIONS)
+    give, shown = like.pool(client(pool=pool), OPTIONS)
     made = give()
     assert (made.host, made.port, made.block, made.pool.maxsize) == ("localhost", 1, True, 1)
     assert (made.ca_certs, made.assert_hostname) == ("ca.pem", None)
@@ -232,7 +265,7 @@ def test_pool_is_like_that_of_the_host() -> None:
 def test_manager_has_pools_of_its_own() -> None:
     manager = urllib3.PoolManager(num_pools=1, maxsize=2, block=True)
     pool = manager.connection_from_url(HOST)
-    made = like.manager(manager, OPTIONS)()
+    made = like.manager(client(manager=manager), OPTIONS)()
     other = made.connection_from_url(URL)
     assert (other.pool.maxsize, other.block, other.ca_certs) == (2, True, "ca.pem")
     assert manager.connection_from_url(HOST) is pool
@@ -284,7 +317,6 @@ SSL = [("/usr/lib/python3.11/ssl.py", 7, "do_handshake")]
         ("requests.SSLError", "handshake failure", SSL, ["ssl.SSLError"], False),
         ("app.errors.ApiError", "failed", OWN, ["requests.ConnectionError"], False),
         ("ConnectionError", "reset", OWN, [], False),
-        ("ValueError", "Context has already been used to create a Connection", SSL, [], True),
         ("RuntimeError", "cannot schedule new futures after interpreter shutdown", SSL, [], True),
         ("RecursionError", "depth", OWN, [], False),
         ("AttributeError", "no attribute", SSL, [], False),

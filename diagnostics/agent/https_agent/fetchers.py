@@ -322,6 +322,7 @@ class Connecting(object):
         # type: (Optional[FrameType]) -> None
         self._first = self._measured = _Client(frame, True)
         self.sharing = sharing.Sharing(1, False, sharing.UNCLEAR, 1)
+        self._one_context = False
         self.waits = []  # type: List[turns.Wait]
         self.line = []  # type: List[turns.Wait]  # those at one place that may be idle workers
 
@@ -395,6 +396,9 @@ class Connecting(object):
         if alike:
             self.sharing = sharing.judged(alike)
             self._measured = next(each for each in clients if each.sighting is alike[0])
+            context = self._measured.seen.context()
+            same = [each for each in clients if each.seen.context() is context]
+            self._one_context = context is not None and len(same) > 1
             self.sharing.at = alike[0].spot or next(iter(self.made()), None)
         codes = set().union(*[each.sighting.codes for each in clients])  # type: Set[Any]
         variables = self._measured.sighting.variables
@@ -435,7 +439,7 @@ class Connecting(object):
     def _with(self, many, own, options):
         # type: (int, bool, Dict[str, Any]) -> Optional[Tuple[Fetch, str]]
         seen = copy.copy(self._measured.seen)
-        seen.many, seen.own = many, own
+        seen.many, seen.own, seen.one_context = many, own, self._one_context
         return _of(seen, self._measured.other, options)
 
 
@@ -484,9 +488,9 @@ def _with(seen, other, options):
         return _as_requests(None, options, get, shown), type(seen.session).__module__ + ".Session"
     if seen.manager is not None:
         name = type(seen.manager).__module__ + ".PoolManager"
-        return _as_pool(like.manager(seen.manager, options, seen.many), options), name
+        return _as_pool(like.manager(seen, options), options), name
     if seen.pool is not None:
-        give, shown = like.pool(seen.pool, options, seen.many)
+        give, shown = like.pool(seen, options)
         return _as_pool(give, options, shown), type(seen.pool).__module__ + ".HTTPSConnectionPool"
     # The opener of a program that has requests or urllib3 is hardly its client: a check of health, say.
     if other is None and seen.opener is not None and not any(name in sys.modules for name in _KNOWN):

@@ -30,7 +30,8 @@ class Seen(object):
 
     ``url``: the one that is sent to; ``asked``: the URL or path that the application gave to its session;
     ``plain``: it called ``requests.get`` or the like, which makes a session for each request; ``many``: how
-    many copies are made, in turn (``sharing``); ``own``: each has locks of its own.
+    many copies are made, in turn (``sharing``); ``own``: each has locks of its own; ``one_context``: but no
+    context of its own.
     """
 
     def __init__(self, frame):
@@ -41,7 +42,7 @@ class Seen(object):
         self.pool = None  # type: Any
         self.opener = None  # type: Any
         self.url = self.asked = ""
-        self.plain = self.own = False
+        self.plain = self.own = self.one_context = False
         self.many = 1
         while frame is not None:
             self._look_at(frame)
@@ -61,6 +62,15 @@ class Seen(object):
             pool = getattr(transport, "_pool", None) or getattr(other, "_connection_pool", None)
             return {"other": other, "transport": transport, "pool": pool}
         return found
+
+    def context(self):
+        # type: () -> Any
+        """Return the context of pyOpenSSL that it connects with; None where it has none."""
+        settings = getattr(self.pool, "conn_kw", None)
+        for each in (getattr(self.adapter, "poolmanager", None), self.manager):
+            settings = settings or getattr(each, "connection_pool_kw", None)
+        context = (settings or {}).get("ssl_context")
+        return context if _is_of_pyopenssl(context) else None
 
     def _look_at(self, frame):
         # type: (Any) -> None
@@ -180,7 +190,7 @@ def session(seen, options):
     """
     own, base = seen.session, _base(options["url"])
     changed, prefix = _base_of(seen, base)
-    adapter, locks = seen.adapter, sharing.locks_of(own, seen.own)
+    adapter, locks, contexts = seen.adapter, sharing.locks_of(own, seen.own), _Contexts(seen)
     if adapter is None and seen.url:
         adapter = own.get_adapter(seen.url)
     of_adapter = sharing.locks_of(adapter, seen.many > 1)
@@ -192,7 +202,7 @@ def session(seen, options):
         more.update(locks())
         made = _like(own, dict(changed, adapters=adapters, **more))
         if adapter is not None:
-            made.mount(base + "/", _adapter(adapter, seen.many > 1, of_adapter()))
+            made.mount(base + "/", _adapter(adapter, seen.many > 1, of_adapter(), contexts))
         return made
 
     give = in_turn(make, seen.many)
@@ -230,8 +240,8 @@ def _base_of(seen, base):
     return {}, ""
 
 
-def _adapter(own, new, locks):
-    # type: (Any, bool, Dict[str, Any]) -> Any
+def _adapter(own, new, locks, contexts):
+    # type: (Any, bool, Dict[str, Any], _Contexts) -> Any
     """Return an adapter with pools of its own: the first to another host may close the application's.
 
     ``new``: it makes its context, too, where it knows how.
@@ -243,14 +253,12 @@ def _adapter(own, new, locks):
     made = _like(own, dict(changed, **locks))
     if new and made is not own and hasattr(own, "_pool_maxsize"):
         made.init_poolmanager(own._pool_connections, own._pool_maxsize, block=own._pool_block)
-    settings = made.poolmanager.connection_pool_kw
-    if made is not own and _is_of_pyopenssl(settings.get("ssl_context")):
-        made.poolmanager.connection_pool_kw = dict(settings, ssl_context=_set_once(settings["ssl_context"]))
+    if made is not own:
+        made.poolmanager.connection_pool_kw = contexts.of(made.poolmanager.connection_pool_kw)
     return made
 
 
-_SET_ONCE = ("load_cert_chain", "load_verify_locations", "set_alpn_protocols", "set_ciphers")
-_settled = []  # type: List[Tuple[Any, Any]]
+_SET_UP_BY = ("load_cert_chain", "load_verify_locations", "set_alpn_protocols", "set_ciphers")
 _SET_TO = ("maximum_version", "minimum_version", "options", "verify_flags", "verify_mode")
 
 
@@ -259,33 +267,63 @@ def _is_of_pyopenssl(context):
     return "PyOpenSSLContext" in [cls.__name__ for cls in type(context).__mro__]
 
 
-def _set_once(context):
+def _of_a_client(context):
     # type: (Any) -> Any
-    """Return urllib3's ``context`` of pyOpenSSL for several connections.
+    """Return urllib3's ``context`` of pyOpenSSL as a client has it that has not connected yet.
 
-    urllib3 sets the same for each of them, and from pyOpenSSL 26 on a context that has made a connection
-    refuses that. A program that has a context for each connection does not see it.
+    urllib3 sets it up for each connection. From pyOpenSSL 26.2 on a context that has made one refuses
+    that, and so does the copy, where the program's would: after the first connection that it makes itself.
     """
-    for other, made in _settled:  # what is set is the same for several copies of an adapter, too
-        if other is context:
-            return made
-    done = set()  # type: set[Any]
+    inner = getattr(context, "_ctx", None)  # type: Any
+    made = []  # type: List[bool]
 
-    def once(method):
-        # type: (Any) -> Any
+    def setting(change):
+        # type: (Callable[..., Any]) -> Callable[..., Any]
         def call(*arguments, **keywords):
-            # type: (*Any, **Any) -> None
-            key = method.__name__, repr(arguments), repr(sorted(keywords.items()))
-            if key not in done:
-                method(*arguments, **keywords)
-                done.add(key)
+            # type: (*Any, **Any) -> Any
+            used = getattr(inner, "_used", False)
+            if not used or made:
+                return change(*arguments, **keywords)
+            inner._used = False
+            try:
+                return change(*arguments, **keywords)
+            finally:
+                inner._used = True
 
         return call
 
-    changed = dict((name, once(getattr(context, name))) for name in _SET_ONCE if hasattr(context, name))
-    changed.update((name, _Unchanged(context, name)) for name in _SET_TO if hasattr(context, name))
-    _settled.append((context, _like(context, changed)))
-    return _settled[-1][1]
+    def wrap_socket(*arguments, **keywords):
+        # type: (*Any, **Any) -> Any
+        made.append(True)
+        return context.wrap_socket(*arguments, **keywords)
+
+    changed = {"wrap_socket": wrap_socket}  # type: Dict[str, Any]
+    changed.update((name, setting(getattr(context, name))) for name in _SET_UP_BY if hasattr(context, name))
+    changed.update(
+        (name, _Of(context, name, setting(setattr))) for name in _SET_TO if hasattr(context, name)
+    )
+    return _like(context, changed)
+
+
+class _Contexts(object):
+    """Copies of contexts of pyOpenSSL: one for each copy of ``seen``, or one for all."""
+
+    def __init__(self, seen):
+        # type: (Seen) -> None
+        self._one = seen.one_context
+        self._made = []  # type: List[Tuple[Any, Any]]
+
+    def of(self, settings):
+        # type: (Dict[str, Any]) -> Dict[str, Any]
+        """Return the parameters of urllib3's pools for one more copy."""
+        context = settings.get("ssl_context")
+        if not _is_of_pyopenssl(context):
+            return settings
+        made = [each for other, each in self._made if self._one and other is context]
+        if not made:
+            made = [_of_a_client(context)]
+            self._made.append((context, made[0]))
+        return dict(settings, ssl_context=made[0])
 
 
 def _manager(own, changed):
@@ -296,21 +334,21 @@ def _manager(own, changed):
     return _like(own, changed)
 
 
-def manager(own, options, many=1):
-    # type: (Any, Dict[str, Any], int) -> Callable[[], Any]
-    """Return what gives pool managers like ``own``, which trust the probe's server."""
+def manager(seen, options):
+    # type: (Seen, Dict[str, Any]) -> Callable[[], Any]
+    """Return what gives pool managers like that of ``seen``, which trust the probe's server."""
+    own, many, contexts = seen.manager, seen.many, _Contexts(seen)
     left_out = _OF_THE_SERVER + (_OF_THE_PROXY if options["own"] else ())
     kept = dict((key, value) for key, value in own.connection_pool_kw.items() if key not in left_out)
     locks = sharing.locks_of(own, many > 1)
-    if _is_of_pyopenssl(kept.get("ssl_context")):
-        kept["ssl_context"] = _set_once(kept["ssl_context"])
-    changed = {"connection_pool_kw": dict(kept, **_trust(options))}
-    return in_turn(lambda: _manager(own, dict(changed, **locks())), many)
+    kept.update(_trust(options))
+    return in_turn(lambda: _manager(own, dict(locks(), connection_pool_kw=contexts.of(kept))), many)
 
 
-def pool(own, options, many=1):
-    # type: (Any, Dict[str, Any], int) -> Tuple[Callable[[], Any], Callable[[str], str]]
-    """Return what gives pools like ``own`` for the host of the probe, and what makes a path of its URLs."""
+def pool(seen, options):
+    # type: (Seen, Dict[str, Any]) -> Tuple[Callable[[], Any], Callable[[str], str]]
+    """Return what gives pools like that of ``seen``, for the probe's host, and what makes paths of URLs."""
+    own, many, contexts = seen.pool, seen.many, _Contexts(seen)
     base = _base(options["url"])
     host, _, port = base.partition("://")[2].rpartition("@")[2].partition(":")
     size = own.pool.maxsize
@@ -327,8 +365,6 @@ def pool(own, options, many=1):
     if options["own"]:
         changed.update(proxy=None, proxy_config=None)
     changed.update(_trust(options))
-    if _is_of_pyopenssl(changed["conn_kw"].get("ssl_context")):
-        changed["conn_kw"]["ssl_context"] = _set_once(changed["conn_kw"]["ssl_context"])
     locks = sharing.locks_of(own, many > 1)
 
     def make():
@@ -336,7 +372,7 @@ def pool(own, options, many=1):
         queue = own.QueueCls(size)
         for _ in range(size):
             queue.put(None)
-        return _like(own, dict(changed, pool=queue, **locks()))
+        return _like(own, dict(changed, pool=queue, conn_kw=contexts.of(changed["conn_kw"]), **locks()))
 
     return in_turn(make, many), lambda url: url[len(base) :] if url.startswith(base) else url
 
@@ -372,12 +408,12 @@ class _Own(object):
         self._value = value
 
 
-class _Unchanged(_Own):
-    """An attribute of another object, which is not set again to what it is."""
+class _Of(_Own):
+    """An attribute of another object, which ``change`` sets there."""
 
-    def __init__(self, other, name):
-        # type: (Any, str) -> None
-        self._other, self._name = other, name
+    def __init__(self, other, name, change):
+        # type: (Any, str, Callable[[Any, str, Any], None]) -> None
+        self._other, self._name, self._change = other, name, change
 
     def __get__(self, own, kind):
         # type: (Any, Any) -> Any
@@ -385,8 +421,7 @@ class _Unchanged(_Own):
 
     def __set__(self, own, value):
         # type: (Any, Any) -> None
-        if getattr(self._other, self._name) != value:
-            setattr(self._other, self._name, value)
+        self._change(self._other, self._name, value)
 
 
 def _own(value):

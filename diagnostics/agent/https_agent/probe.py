@@ -256,8 +256,10 @@ class Probe(object):
 
 def overlapped(result, spec):
     # type: (Dict[str, Any], Dict[str, Any]) -> bool
-    """Return whether the requests plainly did not wait for each other."""
+    """Return whether the requests plainly did not wait for each other, and none of them failed."""
     rounds, count, delay = result["rounds"], spec["requests"], spec["delay"]
+    if any(each["errors"] for each in rounds):
+        return False
     if spec["fixed"]:
         single = min([each["wall"] for each in rounds[1:3]] or [0.0])
         return bool(rounds) and rounds[-1]["wall"] < _OVERLAP * single

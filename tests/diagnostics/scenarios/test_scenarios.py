@@ -26,7 +26,7 @@ HANG = {
 # The slow scenarios by cause; the comment names the one that is not slow.
 COVERED = {
     # client_for_each/thread and /context, client_of_one_host/adapter, holds_what_the_probe_needs/login,
-    # session_of_another_shape/answer
+    # session_of_another_shape/answer, context_for_several_connections/set once
     "": {
         "adapters_of_an_idle_program/wide",
         "client_for_each/manager",
@@ -35,6 +35,7 @@ COVERED = {
         "client_for_each/workers",
         "client_of_one_host/allowed",
         "client_of_one_host/for each request",
+        "context_for_several_connections/standard",
         "holds_what_the_probe_needs/ten workers",
         "session_of_another_shape/base",
         "session_of_another_shape/parsed",
@@ -75,6 +76,7 @@ COVERED = {
         "who_shares_the_client/frozen",
         "who_shares_the_client/transport",
     },
+    "pyopenssl-context-used": {"context_for_several_connections/manager"},  # the same with a session
     "pyopenssl-own-context": {"client_of_one_host/context"},  # adapter_of_pyopenssl
     "pyopenssl-unpatched-select": {  # grequests_injected
         "frozen_clock_injected",

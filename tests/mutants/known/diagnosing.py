@@ -12,6 +12,7 @@ STUCK = "tests/diagnostics/test_stuck_imports.py::"
 LOOKS = "tests/unit/test_diagnostics_stuck.py::"
 SCENARIO = "tests/diagnostics/scenarios/test_scenarios.py::test_scenario"
 LIKE = "tests/unit/test_diagnostics_like.py::"
+OF_EACH = "test_context_of_pyopenssl_is_set_up_for_the_first_connection_of_each_client"
 KEPT = "tests/diagnostics/test_kept_connections.py::"
 ENDS = "tests/diagnostics/test_exit_codes.py::"
 
@@ -173,7 +174,7 @@ KNOWN = (
         "the first of two measurements counts though the other is not like it",
         "a program of one greenlet that has a session of one connection for itself is called serial",
         "settled",
-        "one == each",
+        "found[0].verdict == found[1].verdict",
         "True",
         (f"{SCENARIO}[who_shares_the_client/login]",),
     ),
@@ -213,12 +214,36 @@ KNOWN = (
         (f"{SCENARIO}[who_shares_the_client/queue]",),
     ),
     Mutant(
-        "a context of pyOpenSSL is set up for each connection",
+        "a context of pyOpenSSL that has made a connection of the program's is not set up for the probe",
         "HTTPS is said not to work in a program that makes a context for each connection",
-        "_set_once.once.call",
-        "key not in done",
+        "_of_a_client.setting.call",
+        "not used or made",
         "True",
-        (f"{SCENARIO}[client_for_each/context]", f"{LIKE}test_context_of_pyopenssl_is_set_up_once"),
+        (f"{SCENARIO}[client_for_each/context]", f"{LIKE}{OF_EACH}"),
+    ),
+    Mutant(
+        "a context of pyOpenSSL is set up as if it had made no connection of the probe's",
+        "a program of which one request succeeds is called concurrent",
+        "_of_a_client.setting.call",
+        "not used or made",
+        "not used",
+        (f"{SCENARIO}[context_for_several_connections/session]", f"{LIKE}{OF_EACH}"),
+    ),
+    Mutant(
+        "greenlets with clients of their own are not seen to share a context",
+        "a program of which one request succeeds is called concurrent",
+        "Connecting._judge",
+        "context is not None",
+        "False",
+        (f"{SCENARIO}[context_for_several_connections/one context]",),
+    ),
+    Mutant(
+        "requests that fail at once have overlapped",
+        "HTTPS is said not to work in a program whose only greenlet needs one connection",
+        "overlapped",
+        'any(each["errors"] for each in rounds)',
+        "False",
+        ("tests/diagnostics/test_used_contexts.py::test_context_of_the_only_greenlet_is_no_verdict",),
     ),
     Mutant(
         "the program stays stopped while the probe waits for it",
