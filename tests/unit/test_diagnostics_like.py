@@ -89,6 +89,29 @@ def test_base_url_is_that_of_the_probe(base: str, path: str, expected: str) -> N
     assert made.token == "of a login"
 
 
+class WithBaseInVerbs(requests.Session):
+    base = HOST
+
+    def get(self, path: Any, **kwargs: Any) -> Any:
+        return super().get(self.base + path, **kwargs)
+
+    def post(self, path: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+        return super().post(self.base + path, **kwargs)
+
+    def item(self, path: Any) -> Any:
+        return self.post("/items" + path)
+
+
+def test_base_url_that_another_verb_puts_in_front_is_that_of_the_probe() -> None:
+    session = WithBaseInVerbs()
+    session.base = HOST  # of the object, as a program sets it
+    session.mount(HOST, Ends())
+    with pytest.raises(Reached) as caught:
+        session.item("/x")
+    get, shown = like.session(like.Seen(caught.value.frame), OPTIONS)
+    assert get().__self__.base + shown(URL) == URL
+
+
 def test_session_in_which_another_one_logs_in_is_the_client() -> None:
     inner = requests.Session()
     inner.mount(HOST, Ends())

@@ -70,24 +70,17 @@ class Seen(object):
         self.plain = self.plain or frame.f_globals.get("__name__") == "requests.api"
         if not frame.f_code.co_argcount:
             return
-        seen = frame.f_locals
-        own = seen.get(frame.f_code.co_varnames[0])
+        own = frame.f_locals.get(frame.f_code.co_varnames[0])
         names = [cls.__name__ for cls in type(own).__mro__] if own is not None else []
         kind = next((each for each in _CLASSES if each in names), "")
-        if not kind or not is_inside(frame, own, kind):
+        if not kind:
+            return
+        if own is self.session and _called(frame, own, kind):  # also by another name than the probe's
+            self.asked = _asked(frame, self.url) or self.asked
+        if not is_inside(frame, own, kind):
             return
         if kind == "Session" and hasattr(own, "get") and hasattr(own, "adapters"):
-            if self.session is not own:
-                # One that fetches while another prepares a request, a token for example, is not the client.
-                self.session, self.asked, self.plain = own, "", False
-                if self.adapter is not None and not any(
-                    self.adapter is each for each in own.adapters.values()
-                ):
-                    self.adapter, self.url = None, ""
-            sent = getattr(seen.get("request"), "url", None)
-            if not self.url and isinstance(sent, str):
-                self.url = sent
-            self.asked = _asked(frame, self.url) or self.asked
+            self._take(own, frame)
         elif kind == "BaseAdapter":
             self.adapter = own if self.session is None else self.adapter
         elif kind == "PoolManager" and hasattr(own, "connection_pool_kw"):
@@ -97,6 +90,19 @@ class Seen(object):
         elif kind == "OpenerDirector":
             self.opener = own
 
+    def _take(self, own, frame):
+        # type: (Any, FrameType) -> None
+        """Take the session ``own``, of which ``frame`` runs a method, for the client."""
+        if self.session is not own:
+            # One that fetches while another prepares a request, a token for example, is not the client.
+            self.session, self.asked, self.plain = own, "", False
+            if self.adapter is not None and not any(self.adapter is each for each in own.adapters.values()):
+                self.adapter, self.url = None, ""
+        sent = getattr(frame.f_locals.get("request"), "url", None)
+        if not self.url and isinstance(sent, str):
+            self.url = sent
+        self.asked = _asked(frame, self.url) or self.asked
+
 
 def is_inside(frame, own, name):
     # type: (Any, Any, str) -> bool
@@ -105,20 +111,23 @@ def is_inside(frame, own, name):
     It may be the user's method instead, if the probe's GET goes through it. Another function that has the
     client as an argument, or as its ``self``, may wait for its turn before it uses it.
     """
+    return any(each == "get" or each.upper() not in _METHODS for each in _called(frame, own, name))
+
+
+def _called(frame, own, name):
+    # type: (Any, Any, str) -> List[str]
+    """Return as what methods of the library's class ``name``, or in their place, ``frame`` is called."""
     library = [cls for cls in type(own).__mro__ if cls.__name__ == name][-1]
     if not frames.is_users(frame):
-        return hasattr(library, frame.f_code.co_name)
-    called = [
+        # A library's own verbs lead to what the probe's GET goes through.
+        return ["get"] if hasattr(library, frame.f_code.co_name) else []
+    return [
         each
         for cls in type(own).__mro__
         for each, value in list(vars(cls).items())
         if type(value) is FunctionType and value.__code__ is frame.f_code
+        if hasattr(library, each) and not each.startswith("__")
     ]
-    return any(
-        hasattr(library, each) and not each.startswith("__")
-        for each in called
-        if each == "get" or each.upper() not in _METHODS
-    )
 
 
 _KINDS = (
