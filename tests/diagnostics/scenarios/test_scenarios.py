@@ -25,8 +25,8 @@ HANG = {
 }
 # The slow scenarios by cause; the comment names the one that is not slow.
 COVERED = {
-    # client_for_each/thread and /context, client_of_one_host/adapter, holds_what_the_probe_needs/login,
-    # session_of_another_shape/answer
+    # client_for_each/thread and /context, client_of_one_host/adapter, holds_a_client/argument and /asleep,
+    # holds_what_the_probe_needs/login, session_of_another_shape/answer
     "": {
         "adapters_of_an_idle_program/wide",
         "client_for_each/manager",
@@ -35,6 +35,9 @@ COVERED = {
         "client_for_each/workers",
         "client_of_one_host/allowed",
         "client_of_one_host/for each request",
+        "holds_a_client/each",
+        "holds_a_client/free argument",
+        "holds_a_client/free method",
         "holds_what_the_probe_needs/ten workers",
         "session_of_another_shape/base",
         "session_of_another_shape/parsed",
