@@ -43,8 +43,8 @@ def settled(question: Question, seen: Observation) -> Observation:
         )
     sharing = seen.result["sharing"]
     who = "it was not seen which of them the program has"
-    if sharing["seen"] == 1:
-        who = f"only one greenlet was seen with it{_at(seen)}"
+    if sharing["seen"] <= _SOME:
+        who = f"{_few(sharing['seen'])}{_at(seen)}"
     raise ProbeError(
         f"{question.target.shown}: no verdict: with {_number(seen)} HTTPS is {one},"
         f" with one for each it is {each}, and {who}; {_ADVICE}"
@@ -65,9 +65,9 @@ def unlike(case: Case, cause: str) -> str:
             f"no verdict: {seen} greenlets were seen at once, each with a client of its own, and copies"
             f" of it wait for each other: they share what the clients do not; {_ADVICE}"
         )
-    few = sharing["evidence"] == "unclear" and (seen == 1 or case.in_threads) and not held
+    few = sharing["evidence"] == "unclear" and (seen <= _SOME or case.in_threads) and not held
     if verdict == "serialized" and few and (cause in _TURNS or _is_held_in_hook(case, cause)):
-        who = "only one greenlet was seen with it" if seen == 1 else f"only {seen} were seen in the pool"
+        who = f"only {seen} were seen in the pool" if case.in_threads and seen > 1 else _few(seen)
         return (
             "no verdict: requests wait for each other in what the client does, and"
             f" {who}{_at(case.observation)}; {_ADVICE}"
@@ -85,6 +85,12 @@ def _told(found: Judgement) -> str:
     if found.verdict != "error":
         return found.verdict
     return f"failing ({found.error})" if found.error else "without a response"
+
+
+def _few(seen: int) -> str:
+    if seen == 1:
+        return "only one greenlet was seen with it"
+    return f"only {seen} greenlets were seen with one"
 
 
 def _is_held_in_hook(case: Case, cause: str) -> bool:

@@ -1,4 +1,4 @@
-"""Only one greenlet has a client when the first connects, and that lets one request through at a time."""
+"""Only one greenlet, or a few, have a client when the first connects, and that lets one request through."""
 
 import contextlib
 import sys
@@ -55,8 +55,9 @@ def get(session, number=0):
 
 
 def main():
-    session = {"heartbeat": HEARTBEAT, "lock": VAULT.session, "auth": LOGIN}[sys.argv[1]]
-    gevent.spawn(get, session).join()
+    session = {"lock": VAULT.session, "auth": LOGIN}.get(sys.argv[1], HEARTBEAT)
+    few = 2 if sys.argv[1] == "two" else 1
+    gevent.joinall([gevent.spawn(get, session, number) for number in range(few)])
     gevent.joinall([gevent.spawn(get, API, number) for number in range(10)])
 
 
@@ -73,6 +74,14 @@ RUNS = [
         "EXPECT": {
             "verdict": "none",
             "error": "*only one greenlet was seen with it (one_greenlet_yet.py:54)*",
+        },
+    },
+    {
+        "name": "two",
+        "COMMAND": ["python", "one_greenlet_yet.py", "two"],
+        "EXPECT": {
+            "verdict": "none",
+            "error": "*only 2 greenlets were seen with one (one_greenlet_yet.py:54)*",
         },
     },
     {

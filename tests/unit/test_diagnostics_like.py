@@ -95,6 +95,29 @@ def test_base_url_is_that_of_the_probe(base: str, path: str, expected: str) -> N
     assert made.token == "of a login"
 
 
+class WithBaseInVerbs(requests.Session):
+    base = HOST
+
+    def get(self, path: Any, **kwargs: Any) -> Any:
+        return super().get(self.base + path, **kwargs)
+
+    def post(self, path: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+        return super().post(self.base + path, **kwargs)
+
+    def item(self, path: Any) -> Any:
+        return self.post("/items" + path)
+
+
+def test_base_url_that_another_verb_puts_in_front_is_that_of_the_probe() -> None:
+    session = WithBaseInVerbs()
+    session.base = HOST  # of the object, as a program sets it
+    session.mount(HOST, Ends())
+    with pytest.raises(Reached) as caught:
+        session.item("/x")
+    get, shown = like.session(like.Seen(caught.value.frame), OPTIONS)
+    assert get().__self__.base + shown(URL) == URL
+
+
 def test_session_in_which_another_one_logs_in_is_the_client() -> None:
     inner = requests.Session()
     inner.mount(HOST, Ends())
@@ -105,6 +128,42 @@ def test_session_in_which_another_one_logs_in_is_the_client() -> None:
     session = requests.Session()
     session.auth = auth
     assert reached(session, f"{HOST}/x").session is session
+
+
+class Counted(requests.Session):
+    """Keeps what is seen from inside of its methods."""
+
+    found: list[like.Seen]
+
+    def item(self) -> None:
+        self.found.append(like.Seen(sys._getframe()))
+
+    def send(self, *args: Any, **kwargs: Any) -> Any:
+        self.found.append(like.Seen(sys._getframe()))
+        return requests.Response()
+
+    def post(self, *args: Any, **kwargs: Any) -> Any:
+        self.found.append(like.Seen(sys._getframe()))
+        return requests.Response()
+
+
+def get(session: Counted) -> None:
+    session.found.append(like.Seen(sys._getframe()))
+
+
+@pytest.mark.parametrize("call", [Counted.item, Counted.post, get])
+def test_what_is_called_with_a_client_is_no_request(call: Any) -> None:
+    session = Counted()
+    session.found = []
+    call(session)
+    assert [each.session for each in session.found] == [None]
+
+
+def test_method_of_a_library_that_the_user_has_instead_is_part_of_a_request() -> None:
+    session = Counted()
+    session.found = []
+    session.send(requests.Request("GET", URL).prepare())
+    assert [each.session for each in session.found] == [session]
 
 
 KEPT: list[Any] = []
@@ -131,7 +190,9 @@ def test_greenlets_that_wait_for_one_pool_lock_or_session_share_it() -> None:
     pool, lock = object(), RLock()
     sessions = [requests.Session() for _ in range(4)]
     assert verdict(*(seen(each, pool=pool) for each in sessions)) == (1, False, sharing.SHARED)
-    assert verdict(seen(sessions[0], pool=pool), seen(sessions[0], False)) == (1, False, sharing.SHARED)
+    waiting = [seen(sessions[0], pool=pool), *(seen(sessions[0], False) for _ in range(3))]
+    assert verdict(*waiting) == (1, False, sharing.SHARED)
+    assert verdict(*waiting[:3]) == (1, False, sharing.UNCLEAR)  # they may report something
     for each in sessions:
         each.lock = lock  # type: ignore[attr-defined]
     lock.acquire()

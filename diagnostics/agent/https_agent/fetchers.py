@@ -449,7 +449,8 @@ def _client(frame):
     seen, other = like.Seen(frame), None  # type: like.Seen, Any
     while frame is not None:
         own = frame.f_locals.get("self")
-        if others.knows(own):
+        name = others.class_of(own)
+        if name and like.is_inside(frame, own, name):
             other = own
         frame = frame.f_back
     return seen, other

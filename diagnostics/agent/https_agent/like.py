@@ -8,8 +8,9 @@ hooks and contexts of the originals, and leave the originals and their connectio
 import copy
 import itertools
 import re
+from types import FunctionType
 
-from . import sharing
+from . import frames, sharing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 _WIDE = 10  # connections of a pool, as many as the probe has greenlets
 _METHODS = ("GET", "POST", "PUT", "HEAD", "PATCH", "DELETE", "OPTIONS")
+# Classes of libraries, of whose objects a client consists.
+_CLASSES = ("Session", "BaseAdapter", "PoolManager", "HTTPSConnectionPool", "OpenerDirector")
 # What is true of the application's server alone, or leads to a proxy, as parameters of urllib3's pools.
 _OF_THE_SERVER = ("assert_hostname", "assert_fingerprint", "server_hostname")
 _OF_THE_PROXY = ("_proxy", "_proxy_headers", "_proxy_config", "_socks_options")
@@ -77,29 +80,64 @@ class Seen(object):
         self.plain = self.plain or frame.f_globals.get("__name__") == "requests.api"
         if not frame.f_code.co_argcount:
             return
-        seen = frame.f_locals
-        own = seen.get(frame.f_code.co_varnames[0])
+        own = frame.f_locals.get(frame.f_code.co_varnames[0])
         names = [cls.__name__ for cls in type(own).__mro__] if own is not None else []
-        if "Session" in names and hasattr(own, "get") and hasattr(own, "adapters"):
-            if self.session is not own:
-                # One that fetches while another prepares a request, a token for example, is not the client.
-                self.session, self.asked, self.plain = own, "", False
-                if self.adapter is not None and not any(
-                    self.adapter is each for each in own.adapters.values()
-                ):
-                    self.adapter, self.url = None, ""
-            sent = getattr(seen.get("request"), "url", None)
-            if not self.url and isinstance(sent, str):
-                self.url = sent
+        kind = next((each for each in _CLASSES if each in names), "")
+        if not kind:
+            return
+        if own is self.session and _called(frame, own, kind):  # also by another name than the probe's
             self.asked = _asked(frame, self.url) or self.asked
-        elif "BaseAdapter" in names and self.session is None:
-            self.adapter = own
-        elif "PoolManager" in names and hasattr(own, "connection_pool_kw"):
+        if not is_inside(frame, own, kind):
+            return
+        if kind == "Session" and hasattr(own, "get") and hasattr(own, "adapters"):
+            self._take(own, frame)
+        elif kind == "BaseAdapter":
+            self.adapter = own if self.session is None else self.adapter
+        elif kind == "PoolManager" and hasattr(own, "connection_pool_kw"):
             self.manager = own
-        elif "HTTPSConnectionPool" in names and hasattr(own, "conn_kw"):
+        elif kind == "HTTPSConnectionPool" and hasattr(own, "conn_kw"):
             self.pool = own
-        elif "OpenerDirector" in names:
+        elif kind == "OpenerDirector":
             self.opener = own
+
+    def _take(self, own, frame):
+        # type: (Any, FrameType) -> None
+        """Take the session ``own``, of which ``frame`` runs a method, for the client."""
+        if self.session is not own:
+            # One that fetches while another prepares a request, a token for example, is not the client.
+            self.session, self.asked, self.plain = own, "", False
+            if self.adapter is not None and not any(self.adapter is each for each in own.adapters.values()):
+                self.adapter, self.url = None, ""
+        sent = getattr(frame.f_locals.get("request"), "url", None)
+        if not self.url and isinstance(sent, str):
+            self.url = sent
+        self.asked = _asked(frame, self.url) or self.asked
+
+
+def is_inside(frame, own, name):
+    # type: (Any, Any, str) -> bool
+    """Return whether ``frame`` runs a method of the client ``own`` that its library's class ``name`` has.
+
+    It may be the user's method instead, if the probe's GET goes through it. Another function that has the
+    client as an argument, or as its ``self``, may wait for its turn before it uses it.
+    """
+    return any(each == "get" or each.upper() not in _METHODS for each in _called(frame, own, name))
+
+
+def _called(frame, own, name):
+    # type: (Any, Any, str) -> List[str]
+    """Return as what methods of the library's class ``name``, or in their place, ``frame`` is called."""
+    library = [cls for cls in type(own).__mro__ if cls.__name__ == name][-1]
+    if not frames.is_users(frame):
+        # A library's own verbs lead to what the probe's GET goes through.
+        return ["get"] if hasattr(library, frame.f_code.co_name) else []
+    return [
+        each
+        for cls in type(own).__mro__
+        for each, value in list(vars(cls).items())
+        if type(value) is FunctionType and value.__code__ is frame.f_code
+        if hasattr(library, each) and not each.startswith("__")
+    ]
 
 
 _KINDS = (

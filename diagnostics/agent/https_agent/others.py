@@ -25,16 +25,11 @@ class BadRequest(Exception):
     """The response is not the expected one."""
 
 
-def knows(own):
-    # type: (Any) -> bool
-    """Return True for a client that can be passed to ``like``."""
-    return _kind(own) != ""
-
-
-def _kind(own):
+def class_of(own):
     # type: (Any) -> str
-    for name, attribute in (("httpx", "Client"), ("geventhttpclient", "HTTPClient")):
-        client = getattr(sys.modules.get(name), attribute, None)
+    """Return the name of the library's class of a client that can be passed to ``like``, else ""."""
+    for module, name in (("httpx", "Client"), ("geventhttpclient", "HTTPClient")):
+        client = getattr(sys.modules.get(module), name, None)
         if any(each is client for each in type(own).__mro__):
             return name
     return ""
@@ -43,7 +38,7 @@ def _kind(own):
 def like(own, options, many=1):
     # type: (Any, Dict[str, Any], int) -> Tuple[Fetch, str]
     """Return a fetch that does the same as the client ``own``, or ``many`` like it, and its name."""
-    if _kind(own) == "httpx":
+    if class_of(own) == "Client":
         locks = sharing.locks_of(own, many > 1)
         model = _httpx_model(own)  # the application may close its client before the last copy is made
         give = in_turn(lambda: _httpx_like(model, options, locks()), many)

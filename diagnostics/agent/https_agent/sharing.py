@@ -4,8 +4,8 @@ Many programs make a client for each call, greenlet or worker. In a probe whose 
 copy of it they would wait for its only connection, or its lock, as no two greenlets of the program do. What
 refers to a client does not say which it is: a registry is filled as clients are needed, a weak reference is
 not seen, and a job may share its client with greenlets that it starts later. So two greenlets have to be
-seen with clients of their own, or with the same. Where only one is, both ways are measured: a heartbeat or
-a login has a client for itself, and those that share another may not exist yet.
+seen with clients of their own, and more than a few with the same. Where only a few are, both ways are
+measured: a heartbeat or a login has a client for itself, and those that share another may not exist yet.
 """
 
 import gc
@@ -148,7 +148,9 @@ def judged(seen):
         return Sharing(1, False, UNCLEAR, number)  # the one that is at the connection is the exception
     # The greenlets that take turns at one client: as many as at each copy in the probe.
     many = number // largest
-    return Sharing(many, many > 1 and len(_different(seen)) > 1, SHARED, number)
+    # A few that report or refresh something may have a client for themselves.
+    evidence = SHARED if number > turns.SOME else UNCLEAR
+    return Sharing(many, many > 1 and len(_different(seen)) > 1, evidence, number)
 
 
 def _groups(seen, joins):

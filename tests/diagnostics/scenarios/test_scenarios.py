@@ -25,8 +25,9 @@ HANG = {
 }
 # The slow scenarios by cause; the comment names the one that is not slow.
 COVERED = {
-    # client_for_each/thread and /context, client_of_one_host/adapter, holds_what_the_probe_needs/login,
-    # session_of_another_shape/answer, context_for_several_connections/set once
+    # client_for_each/thread and /context, client_of_one_host/adapter, holds_a_client/argument and /asleep,
+    # holds_what_the_probe_needs/login, session_of_another_shape/answer,
+    # context_for_several_connections/set once
     "": {
         "adapters_of_an_idle_program/wide",
         "client_for_each/manager",
@@ -36,6 +37,9 @@ COVERED = {
         "client_of_one_host/allowed",
         "client_of_one_host/for each request",
         "context_for_several_connections/standard",
+        "holds_a_client/each",
+        "holds_a_client/free argument",
+        "holds_a_client/free method",
         "holds_what_the_probe_needs/ten workers",
         "session_of_another_shape/base",
         "session_of_another_shape/parsed",

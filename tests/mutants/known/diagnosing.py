@@ -136,6 +136,18 @@ KNOWN = (
         (f"{SCENARIO}[turns_around_requests/heartbeat]",),
     ),
     Mutant(
+        "what holds a client is taken for what fetches with it",
+        "a program that takes turns at a session that its function has as an argument is called concurrent",
+        "Seen._look_at",
+        "not is_inside(frame, own, kind)",
+        "False",
+        (
+            f"{SCENARIO}[holds_a_client/argument]",
+            f"{SCENARIO}[holds_a_client/method]",
+            f"{LIKE}test_what_is_called_with_a_client_is_no_request",
+        ),
+    ),
+    Mutant(
         "a login under a lock is a turn",
         "a healthy program that logs in once under a lock has no verdict",
         "Connecting.may_take_turns",
@@ -193,7 +205,7 @@ KNOWN = (
         "a lock in a client that one greenlet was seen with counts",
         "a program that reads its secrets through a session with a lock is called serial",
         "unlike",
-        "seen == 1 or case.in_threads",
+        "seen <= _SOME or case.in_threads",
         "False",
         (f"{SCENARIO}[one_greenlet_yet/lock]", f"{SCENARIO}[threads_of_gevent/given two]"),
     ),
