@@ -192,6 +192,17 @@ def test_gevent_monkey_runs_a_script_that_fetches_at_its_start(run, write):
     assert (answer.code, answer.json["verdict"]) == (0, "concurrent"), answer
 
 
+def test_what_comes_after_the_only_greenlet_until_the_probe_is_not_known(run, write):
+    write("plain", FETCH)
+    text = f"{PATCH}import gevent, plain\n\ngevent.spawn(plain.fetch).join()\n"
+    write("app", text + "gevent.joinall([gevent.spawn(plain.fetch) for _ in range(10)])\n")
+    answer = run("--json", "--", sys.executable, "app.py")
+    assert answer.code == 0, answer
+    (note,) = answer.json["notes"]
+    assert note.startswith("until the probe began, no more than one greenlet was seen to fetch"), note
+    assert note.endswith("from app.py:4 on is not known"), note
+
+
 # threads
 
 SDK = """
