@@ -228,8 +228,7 @@ from concurrent.futures import ThreadPoolExecutor
 from urllib.request import urlopen
 import sdk
 
-with ThreadPoolExecutor(2) as executor:
-    given = [executor.submit(FUNCTION, sdk.HOST) for _ in range(2)]
+with ThreadPoolExecutor(2) as executor: executor.map(FUNCTION, [sdk.HOST] * 2)
 """
 
 
