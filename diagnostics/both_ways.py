@@ -118,9 +118,11 @@ def shown(seen: Observation, verdict: str) -> str:
             " and with one for each"
         )
     if sharing["many"] == 1 and sharing["seen"] == 1 and verdict == "concurrent":
+        reached = seen.seen.get("reached")
+        later = f"from {where(reached, seen.facts)} on" if reached else "later"
         return (
-            f"never more than one greenlet was seen to fetch{_at(seen)}: measured was what its client does"
-            " for several, which the program may never ask of it"
+            f"until the probe began, no more than one greenlet was seen to fetch{_at(seen)}: measured was"
+            f" what its client does for several; what the program does {later} is not known"
         )
     if sharing["many"] == 1:
         return ""

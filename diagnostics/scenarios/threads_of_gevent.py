@@ -3,6 +3,7 @@
 import contextlib
 import sys
 import threading
+from urllib.request import urlopen
 
 import gevent
 import requests
@@ -29,7 +30,8 @@ def main():
     pool = ThreadPool(int(sys.argv[1]))
     if len(sys.argv) > 2:
         # No line of the user's is on the stack of its thread.
-        given = [pool.spawn(requests.get, HOST) for _ in range(int(sys.argv[2]))]
+        call = urlopen if sys.argv[3:] else requests.get
+        given = [pool.spawn(call, HOST) for _ in range(int(sys.argv[2]))]
         gevent.wait(given)
         return
     pool.map(fetch, range(10))
@@ -50,12 +52,17 @@ RUNS = [
     {
         "name": "one",
         "COMMAND": ["python", "threads_of_gevent.py", "1"],
-        "EXPECT": {"verdict": "serialized", "cause": "own-lock", "where": "threads_of_gevent.py:29"},
+        "EXPECT": {"verdict": "serialized", "cause": "own-lock", "where": "threads_of_gevent.py:30"},
     },
     {
         "name": "given",
         "COMMAND": ["python", "threads_of_gevent.py", "1", "10"],
-        "EXPECT": {"verdict": "serialized", "cause": "own-lock", "where": "threads_of_gevent.py:29"},
+        "EXPECT": {"verdict": "serialized", "cause": "own-lock", "where": "threads_of_gevent.py:30"},
+    },
+    {
+        "name": "given urlopen",
+        "COMMAND": ["python", "threads_of_gevent.py", "1", "10", "urlopen"],
+        "EXPECT": {"verdict": "serialized", "cause": "own-lock", "where": "threads_of_gevent.py:30"},
     },
     {
         "name": "given two",
@@ -72,7 +79,7 @@ RUNS = [
         "COMMAND": ["python", "threads_of_gevent.py", "plain"],
         "EXPECT": {
             "verdict": "none",
-            "error": "*its requests (threads_of_gevent.py:16) run in threads*--app MODULE:CALLABLE",
+            "error": "*its requests (threads_of_gevent.py:17) run in threads*--app MODULE:CALLABLE",
         },
     },
 ]

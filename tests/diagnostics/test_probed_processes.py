@@ -192,6 +192,76 @@ def test_gevent_monkey_runs_a_script_that_fetches_at_its_start(run, write):
     assert (answer.code, answer.json["verdict"]) == (0, "concurrent"), answer
 
 
+def test_what_comes_after_the_only_greenlet_until_the_probe_is_not_known(run, write):
+    write("plain", FETCH)
+    text = f"{PATCH}import gevent, plain\n\ngevent.spawn(plain.fetch).join()\n"
+    write("app", text + "gevent.joinall([gevent.spawn(plain.fetch) for _ in range(10)])\n")
+    answer = run("--json", "--", sys.executable, "app.py")
+    assert answer.code == 0, answer
+    (note,) = answer.json["notes"]
+    assert note.startswith("until the probe began, no more than one greenlet was seen to fetch"), note
+    assert note.endswith("from app.py:4 on is not known"), note
+
+
+# threads
+
+SDK = """
+import contextlib
+import threading
+import urllib.request
+
+def read(url):
+    with contextlib.suppress(OSError):
+        urllib.request.urlopen(url)
+
+def report():
+    thread = threading.Thread(target=read, args=(HOST,))
+    thread.start()
+    thread.join()
+
+HOST = "https://localhost:9"  # nothing listens there
+"""
+GIVES = """
+import gevent.monkey; gevent.monkey.patch_all(thread=False)
+import sys; sys.path.insert(0, "site-packages")
+from concurrent.futures import ThreadPoolExecutor
+from urllib.request import urlopen
+import sdk
+
+with ThreadPoolExecutor(2) as executor: executor.map(FUNCTION, [sdk.HOST] * 2)
+"""
+
+
+@pytest.fixture
+def sdk(write, tmp_path):
+    """Install the package ``sdk``, which is none of the known clients."""
+    (tmp_path / "site-packages").mkdir()
+    write("site-packages/sdk", SDK)
+
+
+@pytest.mark.parametrize("function", ["urlopen", "sdk.read"])
+def test_what_threads_are_given_to_call_is_of_no_greenlet(run, write, sdk, function):
+    write("app", GIVES.replace("FUNCTION", function))
+    answer = run("--", sys.executable, "app.py")
+    assert answer.code == 4, answer
+    assert "its requests (app.py:8) run in threads of the operating system" in answer.line
+
+
+def test_a_thread_that_a_package_has_for_itself_is_not_the_program(run, write, sdk):
+    text = """
+    import gevent.monkey; gevent.monkey.patch_all(thread=False)
+    import sys; sys.path.insert(0, "site-packages")
+    import requests, sdk
+
+    session = requests.Session()
+    session.mount("https://", requests.adapters.HTTPAdapter(pool_maxsize=1, pool_block=True))
+    sdk.report()
+    """
+    write("app", text)
+    answer = run("--json", "--", sys.executable, "app.py")
+    assert answer.cause == ("pool-of-one", "app.py:7"), answer
+
+
 # helpers
 
 

@@ -337,17 +337,18 @@ class Agent(object):
 
     def _is_of_a_thread(self, frame):
         # type: (Optional[FrameType]) -> bool
-        """Return whether a thread that is no greenlet connects for the user; remember how it fetches."""
+        """Return whether a thread that is no greenlet connects; remember how it fetches for the user."""
         if not native.is_here() or "gevent" not in sys.modules:
             return False
         pool, found = native.pool_of(frame), None
         user = frames.user(frame)
         if user is None:
-            # It calls the function of a client that it was given: show who made the client.
-            given = native.given(frame) or (frames.caller(frame) if pool is not None else None)
+            # It calls a function that it was given: show who made the client, or waits for the thread.
+            given = native.given(frame)
             if given is None:
-                return False
-            user = next(iter(fetchers.Connecting(frame).made()), given)
+                return True
+            made = fetchers.Connecting(frame).made()
+            user = made[0] if made else native.awaited() or given
         if pool is not None:
             fetch, name = fetchers.of_connection(frame, self.options()) or fetchers.general(self.options())
             found = native.through(pool, fetch), "%s in gevent.threadpool.ThreadPool" % name

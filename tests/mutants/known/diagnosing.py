@@ -285,6 +285,14 @@ KNOWN = (
         (f"{SCENARIO}[threads_of_gevent/ten]",),
     ),
     Mutant(
+        "only what is of a known client is given to threads",
+        "a program whose pool of one thread calls urlopen is OK",
+        "given",
+        "pooled or package is None or package in _CLIENTS",
+        "package in _CLIENTS",
+        (f"{SCENARIO}[threads_of_gevent/given urlopen]",),
+    ),
+    Mutant(
         "what held the hub is told with the time of a round without it",
         "10 × 0.2 s that took 0.22 s are called serial",
         "_measured",
