@@ -38,6 +38,9 @@ def work():
 
 gevent.spawn(work).join()
 """
+SESSION_OF_TEN_GREENLETS = SESSION_OF_ONE_GREENLET.replace(
+    "gevent.spawn(work).join()", "gevent.joinall([gevent.spawn(work) for _ in range(10)])"
+)
 WSGI = """\
 def app(environ, start):
     start("200 OK", [])
@@ -171,7 +174,7 @@ def written(folder: Path) -> list[Program]:
         ),
         put(
             "gunicorn pool of one",
-            {"wsgi.py": POOL_OF_ONE + SESSION_OF_ONE_GREENLET + WSGI},
+            {"wsgi.py": POOL_OF_ONE + SESSION_OF_TEN_GREENLETS + WSGI},
             (*gunicorn, "wsgi:app"),
             single,
         ),
@@ -180,7 +183,7 @@ def written(folder: Path) -> list[Program]:
         put("script injected", {"app.py": INJECT}, script, classic),
         put(
             "script pool of one",
-            {"app.py": PATCH + POOL_OF_ONE + SESSION_OF_ONE_GREENLET},
+            {"app.py": PATCH + POOL_OF_ONE + SESSION_OF_TEN_GREENLETS},
             script,
             single,
         ),
