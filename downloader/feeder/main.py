@@ -47,7 +47,7 @@ from downloader.sources.source import ChecksFiles, Closes, DeclaresColumns, Fetc
 from downloader.storage.destination import home_of
 from downloader.storage.known_names import Known
 from downloader.storage.known_names import exists as is_read_again
-from downloader.storage.name_owners import file_before
+from downloader.storage.name_owners import file_before, is_left_as
 
 __all__ = ["check", "run"]
 
@@ -194,6 +194,10 @@ class _LookAhead:
         config = self._config
         return file_before(Path(config.local_output), name, config.layout, self._known_before_ns)
 
+    def is_left(self, name: str, file: int) -> bool:
+        """Return whether that damaged file has that name still, see ``Known``."""
+        return is_left_as(Path(self._config.local_output), name, self._config.layout, file)
+
     def items(self) -> Iterator[tuple[list[str], list[Digest]]]:
         """Yield names and digests of the items behind the page, see ``Known``."""
         if self._config.reads_stdin:
@@ -227,7 +231,7 @@ def _known(config: Config, seq: int, look: _LookAhead, *, unique: bool) -> Known
     with home:
         if not is_read_again(home):
             return None
-        return Known(home, seq, look.own_file, None if unique else look.items)
+        return Known(home, seq, look.own_file, look.is_left, None if unique else look.items)
 
 
 class _Inbox:

@@ -169,7 +169,8 @@ class Known:
 
     ``seq`` is the number of the next batch. Entries used for that batch and later ones become available
     again: the process that used them died before these batches were in the journal. ``own_file``: returns
-    which file has a name, if it was there before the source was read again, else 0. ``ahead``: yields the
+    which file has a name, if it was there before the source was read again, else 0. ``is_left``: returns
+    whether what a claim on a damaged file is about has that name still. ``ahead``: yields the
     names and digests of the items behind the batch that is looked up, once; it raises SourceError or
     ConfigError if it cannot. None: no two items have one name.
     """
@@ -179,9 +180,11 @@ class Known:
         home: Directory,
         seq: int,
         own_file: Callable[[str], int],
+        is_left: Callable[[str, int], bool],
         ahead: Callable[[], Iterable[tuple[Sequence[str], Sequence[Digest]]]] | None,
     ) -> None:
         self._own_file = own_file
+        self._is_left = is_left
         self._ahead = ahead
         self._is_known_ahead: bool | None = True if ahead is None else None
         self._path = home / _NAME
@@ -231,8 +234,8 @@ class Known:
         """Return what is known of an item: its state and the CRC-32 of its file. None: others had its name.
 
         One that is to have another size or checksum than before is OWNED: it is fetched, and replaces its
-        file; UNOWNED, if that is a kept one. Where several items share a file, none is known to own it if
-        it is not as it was.
+        file; UNOWNED, if that is not the job's. Where several items share a file, none is known to own it
+        if it is not as it was.
         """
         rows = self._database.execute(
             "SELECT url, checksum, state, crc, seq, idx FROM item WHERE name = ?", (item.name,)
@@ -251,21 +254,29 @@ class Known:
         size, flags = decoded(state)
         agrees = digest.checksum in (0, checksum) and item.size in (-1, size)
         if state == OWNED or not agrees:
-            lost = UNOWNED if state != OWNED and flags & FOREIGN else OWNED
+            lost = UNOWNED if self._is_of_user(item.name, state, crc) else OWNED
             return (lost, self._own_file(item.name)) if len(rows) == 1 else (UNTOUCHED, 0)
         return (state if len(rows) == 1 else intent(size, flags)), crc
 
     def _superseding(self, seq: int, index: int, name: str) -> tuple[int, int] | None:
         """Return the claim of an item on the file that others had stored, if the source has none of them.
 
-        It is UNOWNED if they all had kept it.
+        It is UNOWNED if it is not the job's, by all of them.
         """
-        rows = self._database.execute("SELECT state, seq, idx FROM item WHERE name = ?", (name,)).fetchall()
-        if not self._is_known_ahead or any(row[1:] not in ((None, None), (seq, index)) for row in rows):
+        rows = self._database.execute(
+            "SELECT state, crc, seq, idx FROM item WHERE name = ?", (name,)
+        ).fetchall()
+        if not self._is_known_ahead or any(row[2:] not in ((None, None), (seq, index)) for row in rows):
             return None
         self._database.execute("UPDATE item SET seq = ?, idx = ? WHERE name = ?", (seq, index, name))
-        kept = all(row[0] != OWNED and decoded(row[0])[1] & FOREIGN for row in rows)
+        kept = all(self._is_of_user(name, *row[:2]) for row in rows)
         return UNOWNED if kept else OWNED, self._own_file(name)
+
+    def _is_of_user(self, name: str, state: int, crc: int) -> bool:
+        """Return whether the file of an item is a kept one, or in the place of one that was damaged."""
+        if state != OWNED:
+            return bool(decoded(state)[1] & FOREIGN)
+        return crc != 0 and not self._is_left(name, crc)
 
     def _look_ahead(self, names: Sequence[str], digests: Sequence[Digest]) -> None:
         """Mark which items the source still has: those of this batch, ``names``, and of all behind it."""

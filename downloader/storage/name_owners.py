@@ -26,7 +26,15 @@ from downloader.core.ownership import content_id, file_id, link_id, unsettled
 from downloader.sinks.stored import crc_of, is_inside, open_below, place
 from downloader.storage.journal import Journal
 
-__all__ = ["CHUNK", "damaged_at", "file_before", "is_left", "settle_contested", "settle_damaged"]
+__all__ = [
+    "CHUNK",
+    "damaged_at",
+    "file_before",
+    "is_left",
+    "is_left_as",
+    "settle_contested",
+    "settle_damaged",
+]
 
 CHUNK = 100_000
 
@@ -166,6 +174,11 @@ def is_left(root: Path, where: str, file: int) -> bool:
     """
     found = _file_at(root / where)
     return not found or file == found or (file != 0 and file == damaged_at(root, where))
+
+
+def is_left_as(root: Path, name: str, layout: str, file: int) -> bool:
+    """Return the same for the item ``name``, whether or not the claim is valid yet."""
+    return not is_inside(where := place(name, layout)) or is_left(root, where, file | 1)
 
 
 def file_before(root: Path, name: str, layout: str, before_ns: int) -> int:

@@ -144,6 +144,42 @@ def test_damaged_file_stays_the_items_own_where_the_destination_is_copied(
         assert run_downloader("verify", dest).returncode == 0
 
 
+@pytest.mark.parametrize("change", [None, *CHANGES])
+@pytest.mark.parametrize("other_url", [False, True])
+@pytest.mark.parametrize("existing", ["keep", "fail", "replace"])
+def test_file_that_was_edited_since_verify_is_the_users_at_relist(
+    run_downloader: Run, tmp_path: Path, existing: str, other_url: bool, change: str | None
+) -> None:
+    """What was only damaged is fetched, whatever --existing says; also where its row has another URL."""
+    dest, rows = tmp_path / "d", tmp_path / "l.jsonl"
+    with Server(default=lambda request: ok(request.target.encode())) as server:
+
+        def write(path: str) -> None:
+            rows.write_text("".join(f'{{"url": "{server.url}/{path}{n}", "name": "{n}"}}\n' for n in "abc"))
+
+        write("")
+        argv = (rows, "-o", dest, "--existing", existing, *ONE)
+        report_with(run_downloader(*argv))
+        for name in "ab":
+            (dest / name).write_text("damaged")
+        run_downloader("verify", dest)
+        if change is not None:
+            CHANGES[change](dest)
+        (dest / "b").write_text("mine")
+        if other_url:
+            write("new/")
+        report = report_with(run_downloader(*argv, "--relist"), int(existing == "fail"))
+    path = "/new/" if other_url else "/"
+    found = {name: (dest / name).read_text() for name in "abc"}
+    assert found == {
+        "a": f"{path}a",
+        "b": f"{path}b" if existing == "replace" else "mine",
+        "c": f"{path}c",
+    }
+    assert report["replaced"] == (existing == "replace")
+    assert report["failed_by_error"] == ({"file-exists": 1} if existing == "fail" else {})
+
+
 @pytest.mark.parametrize("existing", ["keep", "fail"])
 def test_damaged_file_that_is_a_link_is_known_by_where_it_leads(
     run_downloader: Run, tmp_path: Path, existing: str
