@@ -97,7 +97,7 @@ def test_hub_holder_is_found_when_a_pth_file_patches(run, write, environment_wit
         sleep = gevent.monkey.get_original("time", "sleep")
         session = requests.Session()
         session.hooks["response"].append(lambda answer, **more: sleep(0.2))
-        gevent.spawn(session.get, "https://localhost:9/").join()
+        gevent.joinall([gevent.spawn(session.get, "https://localhost:9/") for _ in range(10)])
     """
     answer = run("--json", "--", python, write("app", text) + ".py")
     assert answer.code == 1, answer

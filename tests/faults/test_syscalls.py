@@ -311,7 +311,9 @@ MAY_ASK = {
         "now"
     },  # when a job became complete: shown to the user, nothing depends on it
     "downloader/http/requests_client.py": {"time"},
-    "downloader/http/pipelined/parser.py": {"time"},
+    "downloader/http/exceptions.py": {"time"},
+    # When a cookie expires, as http.cookiejar has it: seconds since the epoch.
+    "downloader/http/cookies.py": {"time"},
     # When a file was fetched: a record, nothing depends on it.
     "downloader/http/pipelined/observing_parser.py": {"time"},
     # When a shard was begun and finished: in its stats.

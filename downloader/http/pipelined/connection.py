@@ -594,8 +594,12 @@ class PipelinedConnection:
 
     def _tell_doubtful(self) -> None:
         """Tell how many stored files may be those of other requests, since a response was too many."""
-        parser = self.parser
-        if files := self._lone.doubtful([body for _, body in parser.completed], parser.surplus_body):
+        parser, recheck = self.parser, self._recheck
+        held: list[object] = [body for _, body in parser.completed]
+        if recheck is not None:
+            window = [body for _, body in recheck.held]
+            held = [*window, *recheck.answers, *(held if self._is_rechecking else ())]
+        if files := self._lone.doubtful(held, parser.surplus_body):
             self._client.moved(self.origin_state.origin.key, files)
 
     def _discard_window(self) -> None:

@@ -130,6 +130,11 @@ class Recheck:
         )
 
     @property
+    def answers(self) -> list[Answer]:
+        """The responses so far, in their order, but those to requests for files by themselves."""
+        return list(self._seen.values())
+
+    @property
     def same(self) -> bool:
         """Whether a single file was the same when it was requested again."""
         again = self._seen.get(0)
