@@ -20,6 +20,7 @@ patching.require()
 import errno
 import http.client
 import queue
+import select
 import socket
 import ssl
 from collections.abc import Callable, Collection
@@ -46,7 +47,7 @@ from downloader.http.name_lookup import NoAnswer
 from downloader.http.response import StrictResponse
 from downloader.process.private_parts import tls_object, tunnel_target
 
-__all__ = ["SLOW_TO_OPEN", "Census", "Slots", "pool_classes"]
+__all__ = ["SLOW_TO_OPEN", "Census", "Slots", "pool_classes", "system_poll"]
 
 _POLL = get_original("select", "poll")
 
@@ -380,15 +381,12 @@ class _CountedConnection:
     def is_connected(self) -> bool:
         """Return whether the idle connection is still usable: open, and nothing has arrived on it.
 
-        urllib3 uses gevent's poll, which switches to the hub for every request. The system's own poll
-        with timeout 0 never waits.
+        urllib3 uses gevent's poll, which switches to the hub for every request.
         """
         if self.sock is None or (isinstance(self.sock, ssl.SSLSocket) and self.sock.pending()):
             # poll does not show decrypted data; it would be read as the next file's response.
             return False
-        poll = _POLL()
-        poll.register(self.sock, 1)  # POLLIN
-        return not poll.poll(0)
+        return not system_poll(self.sock).poll(0)
 
 
 class _IdleConnections:
@@ -455,6 +453,16 @@ class _IdleTrackingPool:
             # It had served before, and no part of a response arrived: the server closed it while idle.
             error.stale = conn.served  # type: ignore[union-attr]
             raise
+
+
+def system_poll(sock: Any) -> Any:
+    """Return a poll for data or an end at ``sock``, of the system: with timeout 0 it never waits.
+
+    gevent's own switches to the hub.
+    """
+    poll = _POLL()
+    poll.register(sock, select.POLLIN)
+    return poll
 
 
 def _is_about_the_file(response: Any) -> bool:

@@ -19,8 +19,8 @@ from collections.abc import Callable
 from typing import Any
 
 import gevent
-from gevent.monkey import get_original
 
+from downloader.http.connection_pool import system_poll
 from downloader.process.private_parts import raw_socket, tls_object
 
 __all__ = ["ACKNOWLEDGED_AT_ONCE", "BUFFER", "SHORTEST_REST", "Blocked", "Transport"]
@@ -30,7 +30,6 @@ _WIDE = 2 << 20
 _READ, _WRITE = 1, 2
 _RECORD = 16 << 10  # maximum size of a TLS record
 _FULL = _RECORD // 2
-_POLL = get_original("select", "poll")
 _PEEK = socket.MSG_PEEK
 _QUICKACK = getattr(socket, "TCP_QUICKACK", None)  # Linux
 
@@ -87,8 +86,7 @@ class Transport:
         self._tls: Any = tls_object(sock)
         # gevent's sockets are non-blocking underneath.
         self._raw = raw_socket(sock)
-        self._poll = _POLL()  # the system's own, which does not switch to the hub
-        self._poll.register(sock.fileno(), _READ)
+        self._poll = system_poll(sock)
         self._buffer = buffer
         self._end: OSError | None = None
         self.receive: Callable[[bool], int] = self._receive if self._tls is None else self._receive_tls
