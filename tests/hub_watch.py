@@ -1,6 +1,6 @@
 """Watch the hubs of the runs that a test starts: nothing may hold one for long.
 
-The watch is that of ``python -m diagnostics watch``, in each process that has a hub: workers, the feeder.
+The watch is that of ``python -m diagnostics watch``, in each process that has a hub: workers, some feeders.
 A hold counts by the time in which its thread computed or waited in a system call, without the time in which
 the machine had no CPU for it. So a busy machine is no reason to fail. A busy disk would be: one open() can
 wait for half a second until what others have written is on it. So waiting may last longer.

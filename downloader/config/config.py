@@ -212,6 +212,16 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         return self.source == "-" and not self.slice
 
     @property
+    def reads_files(self) -> bool:
+        """Return whether the source is listed from files, in a process without gevent.
+
+        What arrives on standard input is awaited, while other greenlets run.
+        """
+        if self.slice or self.reads_stdin:
+            return bool(self.slice)
+        return getattr(self.source_kind, "reads_files", False)
+
+    @property
     def source_kind(self) -> SourceForm:
         """Return the kind of the source: the one given, or the one detected from the form of the source."""
         return SOURCE_KINDS.named(self.source_type) if self.source_type else kind_of(self.source)

@@ -24,7 +24,8 @@ class SourceForm(Extension, Protocol):
     """The part of a source kind that a Config needs; ``sources.source.SourceKind`` has the rest.
 
     ``form`` describes a SOURCE of this kind in messages. ``editable``: a person can correct what the source
-    says about an item, as in a list.
+    says about an item, as in a list. One that also has a true ``reads_files`` is listed from files alone,
+    in a process without gevent.
     """
 
     form: str

@@ -99,4 +99,4 @@ def _start(config: Config, name_key: bytes) -> Child:
 
         feeder.run(config, name_key, link, ready)  # type: ignore[arg-type]
 
-    return fork(main, stdin=config.reads_stdin)
+    return fork(main, stdin=config.reads_stdin, plain=config.reads_files)

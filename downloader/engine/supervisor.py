@@ -138,8 +138,8 @@ class Supervisor:
 
     def _spawn_feeder(self, tries: int = 0) -> None:
         main = feeder_main(self._config, self._destination)
-        # A slice is read from a file.
-        self._spawn(FEEDER, main, tries, stdin=self._config.reads_stdin, plain=bool(self._config.slice))
+        plain = self._config.reads_files
+        self._spawn(FEEDER, main, tries, stdin=self._config.reads_stdin, plain=plain)
 
     def _spawn_worker(self, tries: int = 0) -> None:
         number = self._number

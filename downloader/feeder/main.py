@@ -1,6 +1,6 @@
 """Run the feeder: a forked child that turns the source into batches, never more than it has credit for.
 
-That of a slice, which is a file, is a plain child (see ``process.spawn``) and must not import gevent.
+That of files is a plain child (see ``process.spawn`` and ``Config.reads_files``) and imports no gevent.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from downloader.messages import (
     Types,
 )
 from downloader.process.channel import PlainChildLink
+from downloader.process.long_work import give_way, work_alone
 from downloader.sources.registry import source_kind
 from downloader.sources.slice_file import SliceLister
 from downloader.sources.source import ChecksFiles, Closes, DeclaresColumns, Fetch, Lister
@@ -83,7 +84,9 @@ def run(
         if duplicates:
             opened.callback(duplicates.close)
         link.send(ready(config.preflight != "off"))
-        if not config.slice:
+        if config.reads_files:
+            work_alone(_Beats(link))
+        else:
             import gevent
 
             # Also while the source answers slowly. It ends with the process.
@@ -206,7 +209,7 @@ class _LookAhead:
         with contextlib.ExitStack() as opened:
             if isinstance(lister, Closes):
                 opened.callback(lister.close)
-            told, left = time.monotonic(), self.left
+            left = self.left
             for page in lister.pages(self.cursor, lambda: BATCH_ITEMS) if left else ():
                 items = page.items if left < 0 else page.items[:left]
                 packed = item_digests(items) if items else b""
@@ -214,9 +217,7 @@ class _LookAhead:
                 left -= len(items)
                 if not left:
                     return
-                if time.monotonic() > told + _BEAT_EVERY:
-                    self._link.send(Heartbeat(Tally(), 0))
-                    told = time.monotonic()
+                give_way()
 
 
 def _known(config: Config, seq: int, look: _LookAhead, *, unique: bool) -> Known | None:
@@ -266,6 +267,19 @@ class _Inbox:
             else:
                 self._commands.append(message)
         return messages is not None
+
+
+class _Beats:
+    """A function to call often, which sends a heartbeat now and then."""
+
+    def __init__(self, link: PlainChildLink) -> None:
+        self._link = link
+        self._next = time.monotonic() + _BEAT_EVERY
+
+    def __call__(self) -> None:
+        if (now := time.monotonic()) > self._next:
+            self._next = now + _BEAT_EVERY
+            self._link.send(Heartbeat(Tally(), 0))
 
 
 def _beat(link: PlainChildLink) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any, TypeVar
 
-__all__ = ["BUSY", "PIECE", "READ_AT_ONCE", "Pauses", "in_thread"]
+__all__ = ["BUSY", "PIECE", "READ_AT_ONCE", "Pauses", "give_way", "in_thread", "work_alone"]
 
 BUSY = 0.02
 """Seconds for which a greenlet may work without letting others run."""
@@ -26,6 +26,7 @@ PIECE = 8 << 20
 _THREADS = 4
 _Result = TypeVar("_Result")
 _pools: dict[int, Any] = {}  # by the id of the hub
+_alone: list[Callable[[], None]] = []
 
 
 def in_thread(function: Callable[..., _Result], *args: object) -> _Result:
@@ -53,7 +54,7 @@ def in_thread(function: Callable[..., _Result], *args: object) -> _Result:
 class Pauses:
     """A function to call between the steps of long work: now and then it lets other greenlets run.
 
-    Where there are none, in a process without gevent, it does nothing.
+    Where there are none, see ``work_alone``.
     """
 
     __slots__ = ("_next",)
@@ -63,11 +64,23 @@ class Pauses:
 
     def __call__(self) -> None:
         if monotonic() > self._next:
-            if "gevent" in sys.modules:
-                from gevent import sleep
-
-                sleep(0.001)  # sleep(0) may return before any timer runs
+            give_way(0.001)  # sleep(0) may return before any timer runs
             self._next = monotonic() + BUSY
+
+
+def give_way(seconds: float = 0.0) -> None:
+    """Let other greenlets run, as the one that tells that the process lives; see also ``work_alone``."""
+    if _alone:
+        _alone[0]()
+    elif "gevent" in sys.modules:
+        from gevent import sleep
+
+        sleep(seconds)
+
+
+def work_alone(between: Callable[[], None]) -> None:
+    """Have ``give_way`` call ``between`` in this process, which has no greenlets."""
+    _alone[:] = [between]
 
 
 def _pool() -> Any:

@@ -11,10 +11,9 @@ import shlex
 import zlib
 from typing import Any, BinaryIO, Protocol, cast
 
-import gevent
-
 from downloader.core.extras import ZSTD
 from downloader.errors import SourceError
+from downloader.process.long_work import give_way
 
 __all__ = [
     "BUFFER",
@@ -179,7 +178,7 @@ def encoding_of(path: str, shown: str, beginning: bytes) -> str:
             while block := stream.read(BUFFER):
                 unknown = unknown or _IN_LATIN_1_ONLY.search(block) is not None
                 decoder.decode(block)
-                gevent.sleep(0)  # a long list takes a while; heartbeats must continue
+                give_way()  # a long list takes a while; heartbeats must continue
         finally:
             stream.close()
     except UnicodeDecodeError:

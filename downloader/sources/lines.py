@@ -24,11 +24,11 @@ from collections.abc import Callable
 from time import monotonic
 from typing import BinaryIO, NamedTuple, cast
 
-import gevent
 import msgspec
 
 from downloader.core.checksum import crc32
 from downloader.errors import SourceError
+from downloader.process.long_work import give_way
 from downloader.sources.compression import (
     BUFFER,
     READ_ERRORS,
@@ -201,7 +201,7 @@ class Lines:
             if not block:
                 raise self._shorter(at.line + (last not in (b"", b"\n")), end)
             at = at.behind(block, block.count(b"\n"))
-            gevent.sleep(0)  # a long list takes a while; heartbeats must continue
+            give_way()  # a long list takes a while; heartbeats must continue
         self._at = at
 
     def again(self, start: Place, end: Place) -> Part:
@@ -273,7 +273,7 @@ class Lines:
                     held = rest[: self._longest]
                     if end and search(text) and any(map(accept, filter(search, text.split(b"\n")))):
                         return True
-                    gevent.sleep(0)  # a long list takes a while; heartbeats must continue
+                    give_way()  # a long list takes a while; heartbeats must continue
         except READ_ERRORS:
             return True  # it is told where the list is read
         return bool(search(held) and accept(held))
@@ -413,7 +413,7 @@ class Lines:
         found = 0
         while offset > 0 and (block := self._guarded(stream.read, min(offset, _BLOCK))):
             found, offset = crc32(block, found), offset - len(block)
-            gevent.sleep(0)  # a long list takes a while; heartbeats must continue
+            give_way()  # a long list takes a while; heartbeats must continue
         return not offset and found == crc
 
     def _meet(self, end: Place) -> bytes:
@@ -464,7 +464,7 @@ class Lines:
             crc, size = crc32(rest, crc), size + len(rest)
             if not rest or rest[-1] == _NEWLINE:
                 return crc, size
-            gevent.sleep(0)
+            give_way()
 
     def _pauses(self, give_by: float) -> bool:
         stream = self._stream

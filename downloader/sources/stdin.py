@@ -8,10 +8,6 @@ from __future__ import annotations
 
 from time import monotonic
 
-import gevent
-from gevent.event import Event
-from gevent.os import tp_read
-
 from downloader.process.standard_input import beginning
 
 __all__ = ["Pipe"]
@@ -24,6 +20,10 @@ class Pipe:
     """The stream of file descriptor ``fd``, behind what is taken from it; about one MiB is read ahead."""
 
     def __init__(self, fd: int) -> None:
+        # Here: a process that reads a list from a file needs no gevent.
+        import gevent
+        from gevent.event import Event
+
         self._fd = fd
         self._buffer = bytearray(beginning())
         self._searched = 0  # no line ends before this position
@@ -34,6 +34,8 @@ class Pipe:
         self._reader = gevent.spawn(self._run)
 
     def _run(self) -> None:
+        from gevent.os import tp_read
+
         while not self._ended:
             try:
                 block = tp_read(self._fd, _BLOCK)

@@ -104,6 +104,7 @@ class UrlList:
         ),
     )
     editable = True
+    reads_files = True
     unique_names = False
     cursors_last = False
 

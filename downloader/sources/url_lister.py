@@ -15,7 +15,6 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-import gevent
 import msgspec
 
 from downloader.core.batch_size import MOST_OF_BATCH, MOST_OF_ITEM, MOST_OF_SHARD, cut, weight
@@ -25,7 +24,7 @@ from downloader.core.naming import shown
 from downloader.core.redact import NAMING
 from downloader.errors import UNDECODABLE, ConfigError, SourceError
 from downloader.messages import Item, Page, Recall
-from downloader.process.long_work import Pauses
+from downloader.process.long_work import Pauses, give_way
 from downloader.sources.lines import REMEDY
 from downloader.sources.lists.files import ListFile
 from downloader.sources.lists.fingerprints import Fingerprints
@@ -335,7 +334,7 @@ class UrlLister:
             if file.path != "-" and (len(self._files) > 1 or file.form == "bagit"):
                 with contextlib.suppress(SourceError) if begun else _never_started():
                     self._kinds.append(check_file(file, self._name_of(file), self._reading))
-                gevent.sleep(0)
+                give_way()
 
     def _position(self) -> float:
         if len(self._files) == 1:

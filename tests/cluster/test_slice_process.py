@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import msgspec
+import pytest
 from harness import ROOT, environment
 
 from downloader.cluster.slice_process import Pulse
@@ -41,22 +42,27 @@ def test_pauses_of_many_hosts_are_all_told() -> None:
     assert {pulse.tally for pulse in pulses} == {Tally(stored=7)}
 
 
-# Forks the feeder of a slice, has it send a batch, and waits for a sign of life and for its end.
+# Forks the feeder of a slice or a list, has it send a batch, and waits for a sign of life and for its end.
 _FEEDS = """
 import json, os, sys
 from multiprocessing.connection import wait
 from types import SimpleNamespace
 import msgspec
+import pytest
 from downloader.config.config import Config
 from downloader.engine.children import feeder_main
 from downloader.messages import Batch, Continue, Credit, Ended, Finish, Heartbeat, Item, Ready
 from downloader.process.spawn import fork
 from downloader.sources.slice_file import write_items
 
-path = sys.argv[1]
+of_slice, path = sys.argv[1] == "slice", sys.argv[2]
 with open(path, "wb") as file:
-    write_items(file, msgspec.msgpack.encode([Item(f"{number}") for number in range(7)]))
-config = Config(source="http://host.test", output="out", slice=path)
+    if of_slice:
+        write_items(file, msgspec.msgpack.encode([Item(f"{number}") for number in range(7)]))
+    else:
+        file.writelines(b"http://host.test/%d\\n" % number for number in range(7))
+source = {"source": "http://host.test", "slice": path} if of_slice else {"source": path}
+config = Config(output="out", **source)
 nowhere = SimpleNamespace(name_key=b"", journal=None, known_before_ns=0)
 child = fork(feeder_main(config, nowhere), plain=True)
 kinds, counts = [], []
@@ -82,9 +88,10 @@ print(json.dumps([early, counts, sorted(loaded), os.waitpid(child.pid, 0)[1]]))
 """
 
 
-def test_feeder_of_a_slice_lives_without_gevent(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["slice", "list"])
+def test_feeder_of_files_lives_without_gevent(kind: str, tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", _FEEDS, tmp_path / "items"],
+        [sys.executable, "-c", _FEEDS, kind, tmp_path / "items.txt"],
         capture_output=True,
         cwd=ROOT,
         env=environment(),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
 
-from harness import report_of
+from harness import ROOT, environment, report_of
 from servers import Server, ok
 
 Run = Callable[..., CompletedProcess[str]]
@@ -29,21 +32,57 @@ def test_robots_txt_of_wildcards_and_long_urls(run_downloader: Run, tmp_path: Pa
     assert (report["stored"], report["failed_by_error"]) == (104, {"robots": 4}), done.stderr
 
 
+def long_urls(count: int) -> str:
+    """Return a list of URLs that take 10 ms each to be given names; a page has 150 of them."""
+    return "".join(f"http://127.0.0.1:9/{number}/{'a%C3%A9' * 9_000}\n" for number in range(count))
+
+
 def test_list_of_long_urls(run_downloader: Run, tmp_path: Path) -> None:
-    """To make a name of one takes 10 ms, and there are 1,000 in a page."""
-    source = tmp_path / "list.txt"
-    source.write_text(
-        "".join(f"http://127.0.0.1:9/{number}/{'a%C3%A9' * 9_000}\n" for number in range(150))
-    )
-    done = run_downloader(source, "-o", tmp_path / "dest", "--workers", 1, "--json")
+    """On standard input, which is read in a process that has a hub."""
+    argv = ("-", "-o", tmp_path / "dest", "--workers", 1, "--json")
+    done = run_downloader(*argv, input=long_urls(150))
     assert report_of(done)["failed_by_error"] == {"bad-name": 150}, done.stderr
+
+
+# Forks the feeder of a list, which may be silent for 0.1 s, and prints the messages with its first batch.
+_FEEDS = """
+import json, sys
+from multiprocessing.connection import wait
+from types import SimpleNamespace
+from downloader.config.config import Config
+from downloader.engine.children import feeder_main
+from downloader.feeder import main
+from downloader.messages import Batch, Continue, Credit
+from downloader.process.spawn import fork
+
+main._BEAT_EVERY = 0.1
+destination = SimpleNamespace(name_key=b"", journal=None, known_before_ns=0)
+child = fork(feeder_main(Config(source=sys.argv[1], output="out"), destination), plain=True)
+child.link.send(Credit(9))
+child.link.send(Continue(b"", 0, 0))
+kinds = []
+while "Batch" not in kinds:
+    wait([child.link])
+    messages, is_open = child.link.receive()
+    kinds += [type(message).__name__ for message in messages]
+    assert is_open, kinds
+print(json.dumps(kinds))
+"""
+
+
+def test_list_of_long_urls_in_a_process_without_a_hub(tmp_path: Path) -> None:
+    source = tmp_path / "list.txt"
+    source.write_text(long_urls(100))
+    argv = [sys.executable, "-c", _FEEDS, source]
+    done = subprocess.run(argv, capture_output=True, cwd=ROOT, env=environment(), check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "Heartbeat" in json.loads(done.stdout)
 
 
 def test_many_items_of_one_name(run_downloader: Run, tmp_path: Path) -> None:
     """Each is numbered, after some thirty queries."""
-    source = tmp_path / "list.txt"
     with Server(default=ok(b"x"), record=False) as server:
-        source.write_text("".join(f"{server.url}/{number}/same.jpg\n" for number in range(6_000)))
+        urls = "".join(f"{server.url}/{number}/same.jpg\n" for number in range(6_000))
         options = ("--on-duplicate", "number", "--workers", 1, "--json", "--store", "null")
-        done = run_downloader(source, "-o", tmp_path / "dest", *options)
+        done = run_downloader("-", "-o", tmp_path / "dest", *options, input=urls)
     assert report_of(done)["stored"] == 6_000, done.stderr

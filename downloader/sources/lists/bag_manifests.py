@@ -15,11 +15,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from unicodedata import normalize
 
-import gevent
-
 from downloader.core.content_check import ALGORITHMS
 from downloader.core.naming import shown
 from downloader.errors import ConfigError, SourceError
+from downloader.process.long_work import give_way
 from downloader.sources.lists.bag_files import STRENGTH, Manifest, find_manifests
 
 __all__ = ["BagManifests", "TagFiles", "Unlisted", "bag_path", "fields_of", "tag_files"]
@@ -190,7 +189,7 @@ def _entries(manifest: Manifest, tags: TagFiles) -> Iterator[tuple[int, str, str
         with open(manifest.file, encoding=tags.encoding, errors="surrogateescape") as file:
             for number, line in enumerate(file, 1):
                 if not number % _REST:
-                    gevent.sleep(0)
+                    give_way()
                 text = (line.removeprefix("\ufeff") if number == 1 else line).lstrip(_BLANKS).rstrip("\n")
                 if not text or text.startswith("#"):
                     continue

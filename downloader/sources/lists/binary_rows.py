@@ -11,12 +11,12 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-import gevent
 import msgspec
 
 from downloader.core.checksum import crc32
 from downloader.core.naming import shown as shorten
 from downloader.errors import SourceError
+from downloader.process.long_work import give_way
 from downloader.sources.lines import REMEDY
 from downloader.sources.lists.arrow_values import field_at, kind_at, size_of, values_of
 from downloader.sources.lists.columns import Columns, Wanted, choose
@@ -200,7 +200,7 @@ def _behind(batches: Iterator[Any], rows: int) -> Iterator[Any]:
     for batch in batches:
         if rows >= batch.num_rows:
             rows -= batch.num_rows
-            gevent.sleep(0)  # a large block takes a while; heartbeats must continue
+            give_way()  # a large block takes a while; heartbeats must continue
             continue
         yield batch.slice(rows) if rows else batch
         rows = 0
@@ -222,7 +222,7 @@ def identify(path: str) -> tuple[int, int]:
             crc = 0
             while block := file.read(_BLOCK):
                 crc = crc32(block, crc)
-                gevent.sleep(0)  # heartbeats must continue
+                give_way()  # heartbeats must continue
             return size, crc
     except OSError as error:
         raise SourceError(f"{path}: {error.strerror}") from error

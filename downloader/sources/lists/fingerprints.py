@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import gevent
-
 from downloader.core.checksum import crc32
 from downloader.errors import SourceError
+from downloader.process.long_work import give_way
 from downloader.sources.lists.files import BINARY, ListFile
 
 __all__ = ["Fingerprints"]
@@ -43,7 +42,7 @@ def _add(file: ListFile, crc: int) -> int:
         with open(file.path, "rb") as stream:
             while block := stream.read(_BLOCK):
                 crc = crc32(block, crc)
-                gevent.sleep(0)  # heartbeats must continue
+                give_way()  # heartbeats must continue
     except OSError as error:
         raise SourceError(f"{file.path}: {error.strerror}") from error
     return crc

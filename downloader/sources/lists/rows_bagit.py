@@ -9,10 +9,9 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import gevent
-
 from downloader.core.naming import shown as shorten
 from downloader.errors import ConfigError, SourceError
+from downloader.process.long_work import give_way
 from downloader.sources.compression import READ_ERRORS, open_stream
 from downloader.sources.lines import LONGEST_LINE, TOO_LONG, Lines, is_cut
 from downloader.sources.lists.bag_manifests import BagManifests, Unlisted, bag_path, fields_of, tag_files
@@ -129,4 +128,4 @@ def check_bag(path: str, shown: str) -> None:
                     except Unlisted as error:
                         raise ConfigError(f"{shown}: line {number}: {error}") from None
                 if not number % _REST:
-                    gevent.sleep(0)
+                    give_way()

@@ -20,10 +20,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final
 
-import gevent
-
 from downloader.core.naming import shown
 from downloader.errors import ConfigError
+from downloader.process.long_work import give_way
 from downloader.sources.lines import Lines
 from downloader.sources.lists.columns import Columns
 from downloader.sources.lists.nested import NO_FIELDS
@@ -493,7 +492,7 @@ class _RowLines:
                 if size > _GIVE_UP or not (got := self._more()):
                     return False
                 self._lines += got
-                gevent.sleep(0)  # heartbeats must continue
+                give_way()  # heartbeats must continue
             line = self._lines[self._next][1]
             self._next += 1
             size += len(line)

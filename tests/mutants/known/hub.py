@@ -123,6 +123,15 @@ KNOWN = (
         120,
     ),
     Mutant(
+        "feeder without a hub works in silence",
+        "it is killed where a page takes long, and the list ends there",
+        "give_way",
+        "_alone[0]()",
+        "pass",
+        (f"{LONG}test_list_of_long_urls_in_a_process_without_a_hub",),
+        120,
+    ),
+    Mutant(
         "names numbered in one go",
         "the feeder is silent while it numbers items of one name",
         "Duplicates._all_settled",

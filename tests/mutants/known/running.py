@@ -82,12 +82,12 @@ KNOWN = (
         (f"{LISTING}test_a_listing_is_read_no_faster_than_its_files_are_fetched",),
     ),
     Mutant(
-        "feeder of a slice falls silent",
+        "feeder of files falls silent",
         "it is killed, and another after it, while workers take long over what they have",
         "_Inbox._receive",
         "self._link.send(Heartbeat(Tally(), 0))",
         "pass",
-        ("tests/cluster/test_slice_process.py::test_feeder_of_a_slice_lives_without_gevent",),
+        ("tests/cluster/test_slice_process.py::test_feeder_of_files_lives_without_gevent[list]",),
     ),
     Mutant(
         "suspects not alone",
