@@ -8,7 +8,6 @@ returns the Report. When the program dies, the pipe closes and the run drains.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -63,8 +62,7 @@ def download(config: Config) -> Report:
     assert process.stdout is not None
     with process:
         try:
-            # Python's own json encodes any file name, as os.fsdecode returns it.
-            message = json.dumps(msgspec.to_builtins(config)).encode("ascii")
+            message = config.encode()
             # The pipe breaks when the process exits before it reads; its exit status tells more.
             with contextlib.suppress(BrokenPipeError):
                 process.stdin.write(len(message).to_bytes(4, "big") + message)
@@ -114,7 +112,7 @@ def serve_download() -> None:
     """Run the new process: read a Config, run it, write an Answer."""
     outlive_stderr()
     size = int.from_bytes(sys.stdin.buffer.read(4), "big")
-    config = msgspec.convert(json.loads(sys.stdin.buffer.read(size)), Config)
+    config = Config.decode(sys.stdin.buffer.read(size))
     try:
         answer = Answer(_run(config).report)
     except DownloaderError as error:

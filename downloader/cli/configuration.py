@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from downloader.cli import credentials
 from downloader.cli.params import SOURCE_OPTION, STORE_OPTION
 from downloader.config.extensions import Extension, Extensions
+from downloader.config.options import OPTIONS
 from downloader.config.sink_kinds import SINK_KINDS
 from downloader.config.source_kinds import SOURCE_KINDS, kind_of
 from downloader.core.bucket_place import is_bucket
@@ -29,38 +30,26 @@ def config_of(given: dict[str, Any]) -> Config:
 
     if given["source"] == "-" and sys.stdin is None:
         raise ConfigError("SOURCE is -, but standard input is closed")
-    plain = (
-        "source output journal store layout connections resolver dns_server pipeline lane retries backoff "
-        "max_retry_after connect_timeout read_timeout deadline user_agent cacert cert key insecure "
-        "compressed redirects allow_private_redirects robots respect retry_failed relist existing "
-        "checksums hash fsync dry_run progress report failures manifest preflight quiet log_json verbose "
-        "engine ray_address slice_files scratch"
-    )
-    numbers: dict[str, Any] = {
-        name: given[name] or 0 for name in ("workers", "per_host", "min_speed", "max_size", "limit")
-    }
-    by_scheme, no_proxy = credentials.proxies(given["proxy"])
+    by_scheme, no_proxy = credentials.proxies(given["proxies"])
     journal = is_bucket(given["journal"] or "")
     source = given["source_type"] or (kind_of(given["source"]).name if given["source"] else "server")
     _settle_key(given)
     _refuse_others(SINK_KINDS, "--store", given["store"], STORE_OPTION, given, also=journal)
-    return Config(
-        **{name: given[name] for name in plain.split()},
-        **numbers,
-        source_type=given["source_type"] or "",
-        source_options=_options_of(SOURCE_KINDS.find(source), SOURCE_OPTION, given),
-        store_options=_options_of(SINK_KINDS.find(given["store"]), STORE_OPTION, given),
-        journal_endpoint_url=(given[f"{STORE_OPTION}endpoint_url"] or "") if journal else "",
-        journal_region=(given[f"{STORE_OPTION}region"] or "") if journal else "",
-        rate=given["rate"] or 0.0,
-        headers=tuple(credentials.header(line) for line in given["headers"]),
-        netrc=credentials.netrc_path() if given["netrc"] else "",
-        auth=credentials.auth_from(given["auth_file"]) if given["auth_file"] else None,
-        auth_file=given["auth_file"] or "",
-        proxies=by_scheme,
-        no_proxy=no_proxy,
-        restart=not given["resume"],
-    )
+    values = {row.name: given[row.name] for row in OPTIONS if given.get(row.name) is not None}
+    values |= {
+        "source": given["source"],
+        "source_options": _options_of(SOURCE_KINDS.find(source), SOURCE_OPTION, given),
+        "store_options": _options_of(SINK_KINDS.find(given["store"]), STORE_OPTION, given),
+        "journal_endpoint_url": (given[f"{STORE_OPTION}endpoint_url"] or "") if journal else "",
+        "journal_region": (given[f"{STORE_OPTION}region"] or "") if journal else "",
+        "headers": tuple(credentials.header(line) for line in given["headers"]),
+        "netrc": credentials.netrc_path() if given["netrc"] else "",
+        "auth": credentials.auth_from(given["auth_file"]) if given["auth_file"] else None,
+        "proxies": by_scheme,
+        "no_proxy": no_proxy,
+        "restart": not given["resume"],
+    }
+    return Config(**values)
 
 
 def bucket_access(

@@ -5,36 +5,28 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from downloader._version import VERSION
-from downloader.config.extensions import Extensions, Option
+from downloader.config.extensions import Extensions
+from downloader.config.option import Option
+from downloader.config.options import OPTIONS, SECTIONS
 from downloader.config.sink_kinds import SINK_KINDS
 from downloader.config.source_kinds import SOURCE_KINDS
-from downloader.core.limits import DEEPEST_PIPELINE, MOST_CONNECTIONS
-from downloader.core.units import parse_count, parse_rate, parse_size, parse_time
+from downloader.core.units import parse_count
 from downloader.errors import ConfigError
 from downloader.reporting.console import say
 
 __all__ = [
-    "LIMIT",
-    "SIZE",
     "SOURCE_OPTION",
     "STORE_OPTION",
-    "TIME",
     "Command",
     "Fetch",
-    "Name",
     "Parsed",
     "Root",
-    "Word",
-    "connections",
     "count",
-    "pipeline",
-    "rate",
-    "respect",
     "verbose",
     "version_option",
 ]
@@ -64,51 +56,9 @@ class Parsed(_Type):
             self.fail(str(error), param, ctx)
 
 
-def _limit(text: str) -> int:
-    if not (size := parse_size(text)):
-        raise ValueError(f"{text[:40]!r} would refuse every file; for no limit leave the option out")
-    return size
-
-
-SIZE = Parsed("size", parse_size)
-LIMIT = Parsed("size", _limit)
-TIME = Parsed("time", parse_time)
-
-
 def count(minimum: int, maximum: int) -> Parsed:
     """Return the type of a whole number from ``minimum`` to ``maximum``."""
     return Parsed("n", lambda text: parse_count(text, minimum, maximum))
-
-
-def pipeline(text: str) -> int:
-    """Return the depth that ``auto``, ``off`` or a number stands for; 0 is auto. Raises ValueError."""
-    try:
-        words = {"auto": 0, "off": 1}
-        return words[text] if text in words else parse_count(text, 1, DEEPEST_PIPELINE)
-    except ValueError as error:
-        raise ValueError(f"{error}; or auto, or off") from None
-
-
-def connections(text: str) -> int:
-    """Return the number that ``auto`` or a number stands for; 0 is auto. Raises ValueError."""
-    try:
-        return 0 if text == "auto" else parse_count(text, 1, MOST_CONNECTIONS)
-    except ValueError as error:
-        raise ValueError(f"{error}; or auto") from None
-
-
-def respect(text: str) -> tuple[str, ...]:
-    """Return the words of a comma list of what responses say. Raises ValueError."""
-    words = tuple(word.strip() for word in text.split(",")) if text else ()
-    for word in words:
-        if word != "x-robots-tag":
-            raise ValueError(f"{word[:40]!r} is not known; what can be respected is x-robots-tag")
-    return words
-
-
-def rate() -> Parsed:
-    """Return the type of a number greater than 0."""
-    return Parsed("n", parse_rate)
 
 
 class Word(_Choice):
@@ -217,38 +167,47 @@ class Root(click.Group):
 # Prefixes of the parameter names of options that belong to a kind of source or sink.
 SOURCE_OPTION, STORE_OPTION = "source__", "store__"
 
-# The options of `fetch` in the order of the help; SOURCE and STORE stand for the options of the kinds.
-_SECTIONS = {
-    "Source and destination": "output journal source_type SOURCE limit max_size store STORE layout "
-    "resume retry_failed relist existing checksums hash fsync dry_run",
-    "Concurrency, retries and timeouts": "workers connections per_host resolver dns_server pipeline lane "
-    "rate retries backoff max_retry_after connect_timeout read_timeout deadline min_speed",
-    "Requests": "headers user_agent netrc auth_file proxy cacert cert key insecure compressed redirects "
-    "allow_private_redirects robots respect preflight",
-    "Many machines": "engine ray_address slice_files scratch",
-    "Progress and reports": "progress report failures manifest as_json verbose quiet log_json",
-}
-_LAST = "Progress and reports"
+# What stands behind these in the help: the options of the kinds.
+_FOLLOWED_BY: Final = {"source_type": SOURCE_OPTION, "store": STORE_OPTION}
+_KINDS: Final[dict[str, Extensions[Any]]] = {"source_type": SOURCE_KINDS, "store": SINK_KINDS}
 
 
-def _option_of(each: Option, prefix: str) -> click.Option:
-    """Return the command line option of an extension."""
-    names = [each.flag, prefix + each.name]
-    if each.default is False:
-        return click.Option(names, is_flag=True, default=False, help=each.help)
+def _type_of(row: Option) -> click.ParamType[Any]:
+    if row.name in _KINDS:
+        return Name(_KINDS[row.name], row.later)
+    if row.words:
+        return Word(row.words)
+    return click.Path() if row.is_path else Parsed(row.metavar, row.type)
+
+
+def _option_of(row: Option, prefix: str = "") -> click.Option:
+    """Return the command line option of ``row``."""
+    names = [*(row.written or row.flag).split(), prefix + row.name]
+    if row.written.startswith("--resume/"):
+        return click.Option(["--resume/--restart", "resume"], default=True, help=row.help)
+    if row.is_count:
+        return click.Option(names, count=True, help=row.help)
+    if row.default is False or row.is_flag:
+        return click.Option(names, is_flag=True, default=False, help=row.help)
+    words = "|".join(row.words) if row.metavar == "TEXT" and row.words else row.metavar
+    default = row.shown or row.default
+    shown: dict[str, Any] = {"default": default, "show_default": True} if default else {}
     return click.Option(
         names,
-        type=Parsed(each.metavar, each.type),
-        metavar=each.metavar,
-        default=each.shown or (None if each.default == "" else each.default),
-        show_default=each.default not in ("", None),
-        multiple=each.repeatable,
-        help=each.help,
+        type=_type_of(row),
+        metavar=None if row.name in _KINDS else words,
+        multiple=row.repeatable,
+        help=row.help,
+        **shown,
     )
 
 
 class Fetch(Command):
     """The default command; its help is the help of the program."""
+
+    def __init__(self, *args: Any, **how: Any) -> None:
+        super().__init__(*args, **how)
+        self.params += [_option_of(row) for row in OPTIONS if row.section]
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         return [*super().get_params(ctx), *self._extension_options]
@@ -280,16 +239,19 @@ class Fetch(Command):
             for param in self.get_params(ctx)
             if isinstance(param, click.Option) and (record := param.get_help_record(ctx)) is not None
         }
-        added = {
-            word: [name for name in records if name and name.startswith(prefix)]
-            for word, prefix in (("SOURCE", SOURCE_OPTION), ("STORE", STORE_OPTION))
-        }
-        for title, words in _SECTIONS.items():
-            names = [name for word in words.split() for name in added.get(word, [word])]
-            shown = [records.pop(name) for name in names]
-            if title == _LAST:
-                shown += records.values()  # --help, whose name differs between versions of click
-            with formatter.section(title):
+        for section in SECTIONS:
+            names = [row.name for row in OPTIONS if row.section == section]
+            shown = []
+            for name in names:
+                shown.append(records.pop("resume" if name == "restart" else name))
+                if prefix := _FOLLOWED_BY.get(name):
+                    added = [each for each in records if each and each.startswith(prefix)]
+                    shown += [records.pop(each) for each in added]
+            if section == SECTIONS[-1]:
+                shown += (
+                    records.values()
+                )  # --json, and --help, whose name differs between versions of click
+            with formatter.section(section):
                 formatter.write_dl(shown, col_max=28)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any
 
 import msgspec
 
 from downloader.cluster.scratch import journal_beside_bucket
-from downloader.config.config import PATHS, Config
+from downloader.config.config import Config
+from downloader.config.options import PATHS
 from downloader.core.bucket_place import is_bucket
 
-__all__ = ["absolute", "changed", "decode", "encode", "for_slices"]
+__all__ = ["absolute", "changed", "for_slices"]
 
 
 def for_slices(config: Config, workers: int, per_host: int, shared_since_ns: int) -> Config:
@@ -57,14 +57,4 @@ def changed(config: Config, **changes: Any) -> Config:
     assert config.files is not None
     paths = tuple(changes.get(name, getattr(config, name)) for name in ("source", *PATHS))
     files = msgspec.structs.replace(config.files, paths=paths)
-    return msgspec.structs.replace(config, files=files, **changes)
-
-
-def encode(config: Config) -> bytes:
-    """Return ``config`` as JSON. Python's own encoder takes any file name, as os.fsdecode returns it."""
-    return json.dumps(msgspec.to_builtins(config)).encode("ascii")
-
-
-def decode(text: bytes) -> Config:
-    """Return the Config that ``encode`` wrote."""
-    return msgspec.convert(json.loads(text), Config)
+    return config.replace(files=files, **changes)

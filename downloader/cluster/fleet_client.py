@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 
-from downloader.cluster import configs
 from downloader.cluster.board import Sign
 from downloader.cluster.fleet import DISKS_WITHIN
 from downloader.cluster.fleet_process import LOST, Answer, Call
@@ -156,7 +155,7 @@ class FleetClient:
 
     def configure(self, config: Config) -> None:
         """Set the Config that the slices which start from now on have in common."""
-        self._ask("configure", configs.encode(config))
+        self._ask("configure", config.encode())
 
     def start(self, task: SliceTask, cpus: int) -> None:
         """Start a slice on any node with ``cpus`` free."""

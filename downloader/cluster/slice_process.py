@@ -8,7 +8,6 @@ else: an exit code can be lost, and a process that is killed leaves no file.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -89,7 +88,7 @@ def main() -> NoReturn:
     job = msgspec.msgpack.decode(link.first(), type=SliceJob)
     die_with(job.parent)
     try:
-        config = msgspec.convert(json.loads(job.config), Config)
+        config = Config.decode(job.config)
         finished = run_job(config, ended=link.closed, coordinator=link)
         result = _result(config, finished, Path(job.result))
     except DownloaderError as error:

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from downloader.cluster.configs import changed, decode
+from downloader.cluster.configs import changed
 from downloader.cluster.plan import Head, PlanDirectory
 from downloader.cluster.plan_files import Writer
 from downloader.config.config import Config
@@ -32,7 +32,7 @@ _BEAT_EVERY = 1.0  # seconds
 
 
 class SlicerJob(msgspec.Struct, frozen=True):
-    """What the process is to do. ``config``: see ``configs.encode``. ``number``: slices that are there.
+    """What the process is to do. ``config``: see ``Config.encode``. ``number``: slices that are there.
 
     ``last``: the last of them. The plan is not asked: in a bucket it cannot be until the feeder is forked.
     """
@@ -55,7 +55,7 @@ def main() -> int:
         os.write(out, json.dumps(event).encode("ascii") + b"\n")
 
     try:
-        slice_source(decode(job.config), job, say)
+        slice_source(Config.decode(job.config), job, say)
     except FeederLost as error:
         say(event="log", log=["warning", str(error)])
         return 1  # the driver starts another one of us

@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from downloader.cluster.configs import encode
 from downloader.cluster.plan import Head
 from downloader.cluster.slicer import SlicerJob
 from downloader.config.config import Config
@@ -51,7 +50,7 @@ class SlicerProcess:
         finally:
             os.close(reader)
         with contextlib.suppress(BrokenPipeError), open(writer, "wb") as pipe:
-            pipe.write(msgspec.msgpack.encode(SlicerJob(encode(config), name_key, number, last)))
+            pipe.write(msgspec.msgpack.encode(SlicerJob(config.encode(), name_key, number, last)))
         assert self._process.stdout is not None
         self._out = self._process.stdout.fileno()
         os.set_blocking(self._out, False)

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from downloader.cluster.board import Orders, Sign
-from downloader.cluster.configs import changed, decode, encode
+from downloader.cluster.configs import changed
 from downloader.cluster.local_disks import mark_disk, on_this_node
 from downloader.cluster.plan import Done, PlanDirectory
 from downloader.cluster.plan_files import LARGEST_FILE
@@ -92,7 +92,7 @@ def run_slice(task: SliceTask, config: bytes, board: Any, node: str, node_id: st
     exchange = _Exchange(board, task.name, attempt, node, node_id)
     exchange.tell_slow()
     directory = PlanDirectory(task.at.journal_root, task.at.access)
-    settings, disk = _settings(task, decode(config))
+    settings, disk = _settings(task, Config.decode(config))
     shards = NodeShards(settings, directory, task.name)
     base = os.path.expandvars(task.scratch) if task.scratch else ""
     if shards.is_done():
@@ -172,15 +172,13 @@ def _attempt(
     journal = scratch.path
     result = scratch.file(f"result-{attempt}.json")
     job = SliceJob(
-        config=encode(
-            changed(
-                config,
-                slice=items,
-                journal=os.fspath(journal),
-                rate=task.rate,
-                column_types=task.types,
-            )
-        ),
+        config=changed(
+            config,
+            slice=items,
+            journal=os.fspath(journal),
+            rate=task.rate,
+            column_types=task.types,
+        ).encode(),
         result=os.fspath(result),
         parent=os.getpid(),
     )

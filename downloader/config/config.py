@@ -6,10 +6,12 @@ through JSON (``api.download`` sends it to a new process).
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import json
 import os
 import re
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -18,13 +20,22 @@ from downloader.config.contradictions import (
     check_overwrites,
     check_proxies,
     check_writable,
-    flag,
     manifest_format,
 )
 from downloader.config.extensions import check_options, value_of
 from downloader.config.extras import check_extras
-from downloader.config.machine import usable_cpus
 from downloader.config.named_files import NamedFiles, is_encrypted, read_authorities, read_netrc, read_pem
+from downloader.config.option import range_problem, whole
+from downloader.config.options import (
+    OPTIONS,
+    PATHS,
+    ClusterOptions,
+    HttpOptions,
+    LimitOptions,
+    OutputOptions,
+    ReportOptions,
+    SourceOptions,
+)
 from downloader.config.sink_kinds import SINK_KINDS, SinkForm, StoresColumns
 from downloader.config.source_kinds import SOURCE_KINDS, SourceForm, kind_of
 from downloader.config.system_authorities import SYSTEM
@@ -33,40 +44,17 @@ from downloader.core.bucket_place import is_bucket, local_place, place
 from downloader.core.content_check import Checking
 from downloader.core.echoes import Echoes, basic_login, secrets_of_headers
 from downloader.core.headers import given_twice, header_problem
-from downloader.core.limits import (
-    DEEPEST_PIPELINE,
-    LONGEST_TIME,
-    MOST_ADAPTIVE_CONNECTIONS,
-    MOST_CONNECTIONS,
-    MOST_WORKERS,
-)
 from downloader.core.naming import COLON, shown
-from downloader.core.ownership import Existing
 from downloader.core.redact import NAMING, credentials_in, redact_url
-from downloader.core.retry import RetryPolicy
 from downloader.core.server_address import split_address
 from downloader.core.urls import login_of
 from downloader.errors import ConfigError
 
-__all__ = ["PATHS", "Config"]
+__all__ = ["Config"]
 
 
-if TYPE_CHECKING:
-
-    class AnyPath:
-        """The type of a path to a type checker: set as text or os.PathLike, read as text."""
-
-        def __get__(self, config: object, owner: object = None) -> str: ...
-
-        def __set__(self, config: object, value: str | os.PathLike[str]) -> None: ...
-
-else:
-    AnyPath = str
-
-_NO_PATH: Any = ""
-
-
-class Config(msgspec.Struct, frozen=True, kw_only=True):
+@whole
+class Config(ReportOptions, ClusterOptions, HttpOptions, LimitOptions, SourceOptions, OutputOptions):
     """The settings of one run: sizes in bytes, times in seconds. The command line documents each option.
 
     0 for ``workers``, ``connections``, ``per_host``, ``rate``, ``pipeline``, ``min_speed``, ``max_size``,
@@ -76,75 +64,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     other, and when a file that it names cannot be used. Those files are read here, and never again.
     """
 
-    source: AnyPath
-    output: AnyPath = _NO_PATH
-    journal: AnyPath = _NO_PATH
-    journal_endpoint_url: str = ""  # of a journal in a bucket
-    journal_region: str = ""
-    source_type: str = ""
-    source_options: dict[str, Any] = {}
-    store: str = "files"
-    store_options: dict[str, Any] = {}
-    layout: Literal["flat", "hashed", "mirror"] = "flat"
-    workers: int = 0
-    connections: int = 0
-    per_host: int = 0
-    resolver: Literal["auto", "system", "cares"] = "auto"
-    dns_server: str = ""
-    rate: float = 0.0
-    pipeline: int = 0  # 0: adaptive
-    lane: Literal["auto", "requests"] = "auto"
-    retries: int = 5
-    backoff: float = 0.5
-    max_retry_after: float = 120.0
-    connect_timeout: float = 10.0
-    read_timeout: float = 30.0
-    deadline: float = 600.0
-    min_speed: int = 0
-    max_size: int = 0
-    limit: int = 0
-    headers: tuple[tuple[str, str], ...] = ()
-    user_agent: str = ""
-    netrc: AnyPath = _NO_PATH
-    auth: tuple[str, str] | None = None
-    auth_file: AnyPath = _NO_PATH  # that `auth` was read from: nothing is written there
-    proxies: dict[str, str] = {}
-    no_proxy: str = ""
-    cacert: AnyPath = _NO_PATH
-    cert: AnyPath = _NO_PATH
-    key: AnyPath = _NO_PATH
-    key_password: str = ""
-    insecure: bool = False
-    compressed: bool = False
-    redirects: int = 5
-    allow_private_redirects: bool = False
-    robots: bool = False
-    respect: tuple[Literal["x-robots-tag"], ...] = ()
-    restart: bool = False
-    retry_failed: bool = False
-    relist: bool = False
-    existing: Existing = "replace"
-    checksums: Literal["off", "list", "all"] = "list"
-    hash: str = ""
-    fsync: bool = False
-    dry_run: bool = False
-    progress: Literal["auto", "bar", "plain", "none"] = "auto"
-    report: AnyPath = _NO_PATH
-    failures: AnyPath = _NO_PATH
-    manifest: AnyPath = _NO_PATH
-    preflight: Literal["auto", "probe", "off"] = "auto"
-    engine: Literal["local", "ray"] = "local"
-    ray_address: str = "auto"
-    slice_files: int = 100_000
-    scratch: str = ""
-    verbose: int = 0
-    quiet: bool = False
-    log_json: bool = False
-    # Not options: seconds of silence after which a child counts as stuck, and seconds that files in
-    # flight may take during a drain.
-    stall_timeout: float = 30.0
-    drain_grace: float = 3.0
-    # Nor these, of a run of one slice of a larger job: the file with its items, which the feeder reads in
+    # Not options: of a run of one slice of a larger job: the file with its items, which the feeder reads in
     # place of the source; ``core.ownership.Rules.foreign_before_ns`` of that job; whether the items are
     # fetched again (``Item.earlier``); the number of its first shard; whether to record as --manifest does.
     slice: str = ""
@@ -158,8 +78,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     naming: int = NAMING
     # Nor this: the types of the kept columns of this job (``core.column_types``), as far as they are known.
     column_types: str = ""
-    # Nor this: the content of the files named above, as of when the Config was made.
-    files: NamedFiles | None = None
 
     def __post_init__(self) -> None:
         _check_types(self)
@@ -168,7 +86,21 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         # Read once: a copy of this Config, in another process or with other values, keeps the content.
         if self.files is None or self.files.paths != paths:
             _check_paths(self)
-            msgspec.structs.force_setattr(self, "files", _read_files(self, paths))
+            object.__setattr__(self, "files", _read_files(self, paths))
+
+    def replace(self, **changes: Any) -> Config:
+        """Return this Config with other values of some fields."""
+        return dataclasses.replace(self, **changes)
+
+    def encode(self) -> bytes:
+        """Return this Config as JSON, for ``decode``."""
+        # Python's own json encodes any file name, as os.fsdecode returns it.
+        return json.dumps(msgspec.to_builtins(self)).encode("ascii")
+
+    @classmethod
+    def decode(cls, text: bytes) -> Config:
+        """Return the Config that is ``text`` in JSON."""
+        return cls(**json.loads(text))
 
     def __repr__(self) -> str:
         """Return a representation without secrets."""
@@ -243,21 +175,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     def store_option(self, name: str) -> Any:
         """Return the value of an option of the sink's kind, or its default where it is not given."""
         return value_of(name, self.store_options, self.sink_kind)
-
-    @property
-    def worker_count(self) -> int:
-        """Return how many processes to fork: by default one for each CPU that this process may use."""
-        return self.workers or usable_cpus()
-
-    @property
-    def max_connections(self) -> int:
-        """Return the maximum number of connections of one worker."""
-        return self.connections or MOST_ADAPTIVE_CONNECTIONS
-
-    @property
-    def retry_policy(self) -> RetryPolicy:
-        """Return the options about retries as a RetryPolicy."""
-        return RetryPolicy(self.retries, self.backoff, self.max_retry_after)
 
     @property
     def own_files(self) -> tuple[tuple[str, str], ...]:
@@ -345,29 +262,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         return source.encode("utf-8", "backslashreplace").decode()
 
 
-# Larger whole numbers do not survive a round trip through JSON.
-_MAX_INTEGER = 2**63 - 1
-_RANGES = {
-    "workers": (0, MOST_WORKERS),
-    "connections": (0, MOST_CONNECTIONS),
-    "per_host": (0, MOST_CONNECTIONS),
-    "pipeline": (0, DEEPEST_PIPELINE),
-    "rate": (0, _MAX_INTEGER),
-    "retries": (0, _MAX_INTEGER),
-    "min_speed": (0, _MAX_INTEGER),
-    "max_size": (0, _MAX_INTEGER),
-    "limit": (0, _MAX_INTEGER),
-    "slice_files": (1, 10**7),
-    "redirects": (0, _MAX_INTEGER),
-    "backoff": (0, LONGEST_TIME),
-    "max_retry_after": (0, LONGEST_TIME),
-    "drain_grace": (0, LONGEST_TIME),
-}
-PATHS = (
-    *("output", "journal", "cacert", "cert", "key", "netrc", "auth_file"),
-    *("report", "failures", "manifest"),
-)
-_TIMES = ("connect_timeout", "read_timeout", "deadline", "stall_timeout")
+_FLAGS = {option.name: option.flag for option in OPTIONS}
 
 
 def _validate(config: Config) -> None:
@@ -378,17 +273,9 @@ def _validate(config: Config) -> None:
     config.sink_kind.check(config)
     if not config.output and not config.dry_run:
         raise ConfigError("-o DEST is missing (only --dry-run does without)")
-    for name, (minimum, maximum) in _RANGES.items():
-        if not minimum <= getattr(config, name) <= maximum:
-            wanted = (
-                f"at least {minimum}, and finite"
-                if maximum == _MAX_INTEGER
-                else f"{minimum} to {maximum:,.0f}"
-            )
-            raise ConfigError(f"{flag(name)} must be {wanted}")
-    for name in _TIMES:
-        if not 0 < getattr(config, name) <= LONGEST_TIME:
-            raise ConfigError(f"{flag(name)} must be more than 0, and at most a year")
+    for option in OPTIONS:
+        if problem := range_problem(option, getattr(config, option.name)):
+            raise ConfigError(f"{option.flag} must be {problem}")
     check_contradictions(config)
     check_extras(config)
     for name, value in config.headers:
@@ -416,10 +303,9 @@ def _settle_places(config: Config) -> None:
         try:
             settled = (place if name in ("output", "journal") else local_place)(given)
         except ValueError as error:
-            option = "-o" if name == "output" else flag(name)
-            raise ConfigError(f"{option} {shown(redact_url(given))}: {error}") from None
+            raise ConfigError(f"{_FLAGS[name]} {shown(redact_url(given))}: {error}") from None
         if settled != given:
-            msgspec.structs.force_setattr(config, name, settled)
+            object.__setattr__(config, name, settled)
 
 
 def _keep_columns(config: Config) -> None:
@@ -430,7 +316,7 @@ def _keep_columns(config: Config) -> None:
         kept = [name for name in str(config.source_option("keep_columns")).split(",") if name]
         if "all" not in kept and (more := [name for name in wanted if name not in kept]):
             options = {**config.source_options, "keep_columns": ",".join([*kept, *more])}
-            msgspec.structs.force_setattr(config, "source_options", options)
+            object.__setattr__(config, "source_options", options)
 
 
 def _check_paths(config: Config) -> None:
@@ -455,7 +341,7 @@ def _read_files(config: Config, paths: tuple[str, ...]) -> NamedFiles:
 
 @functools.cache
 def _types() -> dict[str, Any]:
-    return {field.name: field.type for field in msgspec.structs.fields(Config)}
+    return get_type_hints(Config, localns={"NamedFiles": NamedFiles})
 
 
 def _check_types(config: Config) -> None:
@@ -478,7 +364,7 @@ def _check_types(config: Config) -> None:
                 problem = f"must be one of {', '.join(map(repr, get_args(kind)))}"
             raise ConfigError(f"Config.{name}: {problem}") from None
         if value is not given:
-            msgspec.structs.force_setattr(config, name, value)
+            object.__setattr__(config, name, value)
 
 
 def _check_source(config: Config) -> None:
@@ -488,7 +374,7 @@ def _check_source(config: Config) -> None:
         raise ConfigError("SOURCE or DEST has a NUL in it")
     for name in PATHS:
         if "\0" in getattr(config, name):
-            raise ConfigError(f"{flag(name)}: the path has a NUL in it")
+            raise ConfigError(f"{_FLAGS[name]}: the path has a NUL in it")
     kind = config.source_kind
     check_options("source_options", config.source_options, kind)
     kind.check(config)

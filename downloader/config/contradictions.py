@@ -22,7 +22,6 @@ __all__ = [
     "check_proxies",
     "check_proxy",
     "check_writable",
-    "flag",
     "manifest_format",
 ]
 
@@ -34,11 +33,6 @@ def manifest_format(path: str) -> str:
     """Return the format of the manifest ``path``, "" if its name is that of none."""
     leaf = os.path.basename(path)
     return _SUMS if leaf == _SUMS else _SUFFIXES.get(os.path.splitext(leaf)[1], "")
-
-
-def flag(name: str) -> str:
-    """Return the option of the field ``name``."""
-    return f"--{name.replace('_', '-')}"
 
 
 def check_contradictions(config: Config) -> None:

@@ -8,46 +8,13 @@ when they are needed, since they belong to higher layers.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
+from collections.abc import Iterator, Mapping
+from typing import Any, Generic, Protocol, TypeVar, cast
 
+from downloader.config.option import Option, one_of
 from downloader.errors import ConfigError
 
 __all__ = ["Extension", "Extensions", "Option", "check_options", "one_of", "value_of"]
-
-
-class Option(NamedTuple):
-    """A command line option of an extension: ``--`` and ``name`` with hyphens.
-
-    ``type`` converts text to the value, which must survive a round trip through JSON; it raises ValueError
-    with a sentence for the user. An option whose default is False has no value: it is True where given.
-    ``shown``: the default as a person writes it, for the help.
-    One that is ``repeatable`` has a list with commas, and may be given several times: the lists are joined.
-    """
-
-    name: str
-    help: str
-    metavar: str = "TEXT"
-    default: Any = ""
-    type: Callable[[str], Any] = str
-    repeatable: bool = False
-    shown: str = ""
-
-    @property
-    def flag(self) -> str:
-        """Return the option as it is written on the command line."""
-        return f"--{self.name.replace('_', '-')}"
-
-
-def one_of(words: Sequence[str]) -> Callable[[str], str]:
-    """Return the type of an option that is one of ``words``."""
-
-    def convert(text: str) -> str:
-        if text not in words:
-            raise ValueError(f"{text[:40]!r} is not one of {', '.join(words)}")
-        return text
-
-    return convert
 
 
 class Extension(Protocol):

@@ -30,15 +30,15 @@ from __future__ import annotations
 
 import enum
 import zlib
-from typing import Literal, Protocol
+from typing import Protocol
 
 import msgspec
 
 from downloader.core.item_states import OWNED, UNOWNED, UNTOUCHED, Claim
+from downloader.core.words import Existing
 
 __all__ = [
     "Decision",
-    "Existing",
     "Rules",
     "content_id",
     "file_id",
@@ -47,8 +47,6 @@ __all__ = [
     "rule",
     "unsettled",
 ]
-
-Existing = Literal["replace", "keep", "fail"]
 
 
 class Decision(enum.Enum):

@@ -535,9 +535,7 @@ class Destination:
     def config_of_job(self) -> Config:
         """Return the Config of this run, with what was settled when the job began."""
         types = self._config.column_types if self._config.slice else self.job.types
-        return msgspec.structs.replace(
-            self._config, colon=self.job.colon, naming=self.job.naming, column_types=types
-        )
+        return self._config.replace(colon=self.job.colon, naming=self.job.naming, column_types=types)
 
     def settle_types(self, types: str) -> None:
         """Record the types of the kept columns, which are those of all further runs of this job."""

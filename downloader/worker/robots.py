@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from time import monotonic
 
 import gevent
-import msgspec
 from cachetools import LRUCache
 
 from downloader.config.config import Config
@@ -68,8 +67,7 @@ class RobotsGate:
         self._known: LRUCache[str, tuple[robots.Rules, float]] = LRUCache(_MAX_KEPT, _weight)
         self._held: dict[str, deque[FetchTask]] = {}
         # Compressed: whatever arrives is decoded.
-        own = msgspec.structs.replace(
-            config,
+        own = config.replace(
             **{"max_size": 0, "min_speed": 0, "redirects": robots.MAX_REDIRECTS},
             **{"compressed": True, "respect": (), "checksums": "off", "hash": ""},
         )

@@ -17,8 +17,8 @@ from downloader.cluster.retry import failed_items, plan_again
 from downloader.cluster.shards import DriverShards
 from downloader.cluster.task import Outcome, PlanAt, SliceTask, run_slice
 from downloader.config.config import Config
-from downloader.core.ownership import Existing
 from downloader.core.slices import plan_digest
+from downloader.core.words import Existing
 from downloader.messages import Item
 from downloader.sinks.shards.options import shard_options
 from downloader.sources.slice_file import write_items
@@ -85,7 +85,7 @@ class ShardPlan:
     @property
     def slices(self) -> bytes:
         """Return the Config of its slices, encoded."""
-        return configs.encode(configs.for_slices(self.config, 1, 0, self._since))
+        return configs.for_slices(self.config, 1, 0, self._since).encode()
 
     def add(self, names: list[str], *, ended: bool = False) -> str:
         """Add a slice of the source with these items; return its name."""

@@ -218,7 +218,7 @@ def test_attempt_at_a_slice(server: BucketServer, root: str, tmp_path: Path) -> 
         assert other.add(Head("00000000", 1, ended=True)) is None
         at = PlanAt(root, BucketAccess(server.url, REGION))
         task = SliceTask("00000000", "plan", at, str(tmp_path / "s"), 0.0, head.items)
-        encoded = configs.encode(configs.for_slices(config, 1, 0, 0))
+        encoded = configs.for_slices(config, 1, 0, 0).encode()
         outcome = run_slice(task, encoded, None, "node")
         assert (outcome.how, outcome.reason) == ("done", "")
         gets = origin.stats()["gets"]

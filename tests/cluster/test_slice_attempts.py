@@ -68,7 +68,7 @@ def plan(dest: Path, source: str) -> tuple[PlanDirectory, bytes]:
         source=source, output=str(dest), connections=4, pipeline=1, manifest=str(dest.parent / "m.jsonl")
     )
     config = configs.for_slices(job, 1, 0, 0)
-    return directory, configs.encode(config)
+    return directory, config.encode()
 
 
 def attempt(dest: str, scratch: str, config: bytes, node: str) -> Outcome:

@@ -15,7 +15,7 @@ from servers import Server, Until, ok
 from slice_parts import ShardPlan, run_attempt
 from test_slice_shards import until, verify
 
-from downloader.core.ownership import Existing
+from downloader.core.words import Existing
 from downloader.messages import Tally
 from downloader.storage.destination import foreign_before
 

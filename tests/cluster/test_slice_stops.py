@@ -41,7 +41,7 @@ def plan(dest: Path, source: str, files: int, **options: object) -> bytes:
     write_items(writer.file, msgspec.msgpack.encode([Item(name) for name in names]))
     writer.publish()
     directory.add(Head("00000000", files, ended=True))
-    return configs.encode(configs.for_slices(job, 1, 0, 0))
+    return configs.for_slices(job, 1, 0, 0).encode()
 
 
 def attempt(dest: Path, scratch: Path, config: bytes) -> Outcome:

@@ -218,10 +218,10 @@ from downloader.cluster import configs
 from downloader.cluster.plan import Plan, PlanDirectory
 from downloader.cluster.slicer import SlicerJob, slice_source
 
-config = configs.decode(sys.stdin.buffer.read())
+config = Config.decode(sys.stdin.buffer.read())
 directory = PlanDirectory(config.journal_root)
 directory.open(Plan("", config.source, config.output, config.slice_files, 0), restart=False)
-last = SlicerJob(configs.encode(config), b"k" * 32)
+last = SlicerJob(config.encode(), b"k" * 32)
 slice_source(config, last, lambda **event: None)
 """
 
@@ -240,12 +240,12 @@ def test_slices_have_the_types_of_their_job(server: Server, tmp_path: Path) -> N
     )
     # A feeder is forked of a process in which nothing is patched.
     argv = [sys.executable, "-c", SLICES]
-    subprocess.run(argv, input=configs.encode(config), env=environment(), check=True, timeout=60)
+    subprocess.run(argv, input=config.encode(), env=environment(), check=True, timeout=60)
     directory = PlanDirectory(str(dest))
     heads = {head.name: head for head in directory.heads()}
     (again,) = plan_again(directory, [Again(heads["00000001"], {0: None})], heads, shard_options(config), 6)
     assert {head.types for head in (*heads.values(), again)} == {heads["00000000"].types} != {""}
-    settings = configs.encode(configs.for_slices(config, 1, 0, 0))
+    settings = configs.for_slices(config, 1, 0, 0).encode()
     for head in (*heads.values(), again):
         task = SliceTask(
             head.name, "p", PlanAt(str(dest)), str(tmp_path), 0.0, head.items, types=head.types

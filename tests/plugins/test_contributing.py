@@ -164,7 +164,7 @@ def test_a_source_of_the_project(copy: Path, tmp_path: Path, server: Server) -> 
 
 def test_an_option(copy: Path, tmp_path: Path, server: Server) -> None:
     before = run(copy, "downloader", "--help", cwd=tmp_path).stdout
-    assert apply_diffs(section("Adding an option"), copy) == 5
+    assert apply_diffs(section("Adding an option"), copy) == 2
     shown = run(copy, "downloader", "--help", cwd=tmp_path).stdout
     (line,) = [number for number, text in enumerate(shown.splitlines()) if "--contact ADDRESS" in text]
     assert "--contact" not in before

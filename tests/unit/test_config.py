@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from downloader.cli import credentials
@@ -39,7 +38,7 @@ def test_defaults_are_those_of_the_contract() -> None:
 
 def test_config_survives_json() -> None:
     made = config(headers=(("X-A", "b"),), auth=("u", "p"), proxies={"http": "http://h:1"}, deadline=5)
-    again = msgspec.json.decode(msgspec.json.encode(made), type=Config)
+    again = Config.decode(made.encode())
     assert again == made
     with pytest.raises(AttributeError):
         made.source = "x"  # type: ignore[misc]

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import get_args
 
 from downloader.core.item_states import NO_CLAIM, OWNED, UNOWNED, UNTOUCHED, Claim
-from downloader.core.ownership import Decision, Existing, Rules, file_id, is_valid, rule, unsettled
+from downloader.core.ownership import Decision, Rules, file_id, is_valid, rule, unsettled
+from downloader.core.words import Existing
 
 BEFORE, DURING, AFTER_CUT = 100, 200, 300
 FOREIGN_BEFORE, LOST_BEFORE = 150, 250

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import configparser
 import contextlib
+import dataclasses
 import datetime
 import re
 import struct
@@ -18,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 import pytest
 from documented_numbers import NUMBERS
 
@@ -327,7 +327,7 @@ def test_every_option_of_a_download_is_described() -> None:
 def test_defaults_are_those_of_the_config() -> None:
     """The command line without options makes the Config that a program makes without any."""
     fetch = commands()["downloader"]
-    fields = {field.name: field.default for field in msgspec.structs.fields(Config)}
+    fields = {field.name: field.default for field in dataclasses.fields(Config)}
     for option in set(fetch.values()):
         name, default = str(option.name), option.get_default(click.Context(cli.commands["fetch"]))
         if name not in fields or not isinstance(default, str | int | float):
@@ -489,7 +489,7 @@ def shown(number: Any, form: str) -> str:
 
 def filled(sentence: str) -> str:
     """Return ``sentence`` with the numbers of the code."""
-    defaults = {field.name: field.default for field in msgspec.structs.fields(Config)}
+    defaults = {field.name: field.default for field in dataclasses.fields(Config)}
 
     def fill(field: re.Match[str]) -> str:
         source, form = re.fullmatch(r"(.*?)(?::([^:'\]]*))?", field[1]).groups()

@@ -94,9 +94,9 @@ def test_slices_have_the_certificates_of_the_machine_that_planned_them(
     monkeypatch.setenv("SSL_CERT_FILE", str(file))
     monkeypatch.setenv("SSL_CERT_DIR", "")
     config = Config(source="https://host.test", output=str(tmp_path / "d"), cacert="system")
-    text = configs.encode(configs.for_slices(config, 1, 1, 0))
+    text = configs.for_slices(config, 1, 1, 0).encode()
     monkeypatch.setenv("SSL_CERT_FILE", "/nowhere")
-    again = configs.decode(text)
+    again = Config.decode(text)
     assert again.files is not None
     assert (again.cacert, again.files.cacert) == ("system", pem("one"))
 

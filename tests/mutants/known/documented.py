@@ -37,10 +37,10 @@ KNOWN = (
     ),
     Mutant(
         "a documented default differs in a Config",
-        "download(Config(…)) retries another number of times than the command that --help describes",
-        "Config",
-        "retries: int = 5",
-        "retries: int = 4",
+        "the command waits for another time than download(Config(…)) does",
+        "LimitOptions",
+        "'2m'",
+        "'3m'",
         (f"{DOCUMENTS}test_defaults_are_those_of_the_config",),
     ),
     Mutant(
