@@ -16,7 +16,7 @@ import msgspec
 from downloader.cluster.plan import Done, PlanDirectory
 from downloader.cluster.retry import failed_items
 from downloader.cluster.verify import Damage, write_down
-from downloader.config.config import Config
+from downloader.config.options import OutputOptions
 from downloader.core.file_errors import advice
 from downloader.errors import UNDECODABLE, DestinationError
 from downloader.files.directory import UnsafeFile, open_home
@@ -44,7 +44,7 @@ class Disk(msgspec.Struct, frozen=True):
     since_ns: int
 
 
-def is_local(config: Config) -> bool:
+def is_local(config: OutputOptions) -> bool:
     """Return whether ``config`` stores files on the disks of nodes."""
     return config.store == "local"
 

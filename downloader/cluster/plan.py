@@ -25,6 +25,7 @@ import msgspec
 
 from downloader.cluster.plan_files import Writer, open_files
 from downloader.config.config import Config
+from downloader.config.options import OutputOptions
 from downloader.core.bucket_access import NO_OPTIONS, BucketAccess
 from downloader.core.column_types import ColumnTypes
 from downloader.core.frames import MAX_FRAME
@@ -167,7 +168,7 @@ def digest_of(config: Config) -> str:
     )
 
 
-def _real(config: Config) -> str:
+def _real(config: OutputOptions) -> str:
     if config.is_bucket:
         return config.output.rstrip("/")
     # A path on the disks of nodes says nothing here.

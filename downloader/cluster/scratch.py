@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from downloader.config.config import Config
+from downloader.config.options import OutputOptions
 from downloader.files.directory import Directory, Entry, open_home
 
 __all__ = ["Scratch", "journal_beside_bucket", "own_temporary", "scratch_of"]
@@ -28,7 +28,7 @@ def own_temporary() -> str:
     return f"{tempfile.gettempdir()}/mass-downloader-{os.getuid()}"
 
 
-def journal_beside_bucket(config: Config) -> str:
+def journal_beside_bucket(config: OutputOptions) -> str:
     """Return a local --journal for the job ``config``, whose plan is in a bucket."""
     mark = zlib.crc32(os.fsencode(f"{config.journal} {config.output}"))
     return f"{own_temporary()}/journal-{mark:08x}"

@@ -20,6 +20,7 @@ from downloader.cluster.configs import changed
 from downloader.cluster.plan import Done, Head, PlanDirectory
 from downloader.cluster.scratch import Scratch, journal_beside_bucket, own_temporary
 from downloader.config.config import Config
+from downloader.config.options import OutputOptions
 from downloader.core.bucket_place import is_bucket
 from downloader.core.file_errors import advice
 from downloader.core.item_states import published
@@ -71,7 +72,7 @@ def in_whole_shards(config: Config) -> Config:
     return changed(config, slice_files=max(config.slice_files // items, 1) * items)
 
 
-def local_home(config: Config) -> str:
+def local_home(config: OutputOptions) -> str:
     """Return the directory of the tool's own files for the job ``config``, on this machine if need be."""
     if not is_bucket(config.journal_root):
         return os.fspath(home_of(config.journal_root))
@@ -268,7 +269,7 @@ class DriverShards:
             Indexed(home, Path(home) if config.is_bucket else Path(config.output)).note(len(files))
 
 
-def _names_in(config: Config) -> frozenset[str] | None:
+def _names_in(config: OutputOptions) -> frozenset[str] | None:
     """Return the names in DEST; None for a bucket. Raises DestinationError."""
     if config.is_bucket:
         return None

@@ -19,6 +19,7 @@ import msgspec
 
 from downloader.cluster.stored import write_stored
 from downloader.config.config import Config
+from downloader.config.options import OutputOptions
 from downloader.core.file_errors import advice
 from downloader.core.frames import Unpacker, pack
 from downloader.engine.coordination import Order
@@ -207,7 +208,7 @@ class _Link:
                 return
 
 
-def _failed(config: Config) -> Iterator[bytes]:
+def _failed(config: OutputOptions) -> Iterator[bytes]:
     """Yield a line for each failed file, with its number in the slice."""
     with (
         open_home(home_of(config.journal_root)) as home,

@@ -20,7 +20,6 @@ from downloader.config.contradictions import (
     check_overwrites,
     check_proxies,
     check_writable,
-    manifest_format,
 )
 from downloader.config.extensions import check_options, value_of
 from downloader.config.extras import check_extras
@@ -40,7 +39,7 @@ from downloader.config.sink_kinds import SINK_KINDS, SinkForm, StoresColumns
 from downloader.config.source_kinds import SOURCE_KINDS, SourceForm, kind_of
 from downloader.config.system_authorities import SYSTEM
 from downloader.core.bucket_access import BucketAccess
-from downloader.core.bucket_place import is_bucket, local_place, place
+from downloader.core.bucket_place import local_place, place
 from downloader.core.content_check import Checking
 from downloader.core.echoes import Echoes, basic_login, secrets_of_headers
 from downloader.core.headers import given_twice, header_problem
@@ -110,16 +109,6 @@ class Config(ReportOptions, ClusterOptions, HttpOptions, LimitOptions, SourceOpt
         return [("source", self.shown_source), ("output", self.output)]
 
     @property
-    def journal_root(self) -> str:
-        """Return the directory that has the tool's own files, under ``.downloader/``."""
-        return self.journal or self.output
-
-    @property
-    def is_bucket(self) -> bool:
-        """Return whether DEST is a bucket."""
-        return is_bucket(self.output)
-
-    @property
     def bucket_access(self) -> BucketAccess:
         """Return how a DEST in a bucket is reached."""
         return self._access(self.store_option("endpoint_url"), self.store_option("region"))
@@ -132,11 +121,6 @@ class Config(ReportOptions, ClusterOptions, HttpOptions, LimitOptions, SourceOpt
     def _access(self, endpoint_url: str, region: str) -> BucketAccess:
         authorities = self.files.cacert if self.files else b""
         return BucketAccess(endpoint_url, region, self.proxies, self.no_proxy, authorities, self.insecure)
-
-    @property
-    def local_output(self) -> str:
-        """Return the directory of the stored files; that of the journal where they are in a bucket."""
-        return self.journal if self.is_bucket else self.output
 
     @property
     def reads_stdin(self) -> bool:
@@ -194,17 +178,6 @@ class Config(ReportOptions, ClusterOptions, HttpOptions, LimitOptions, SourceOpt
         return tuple((what, path) for what, path in named if path)
 
     @property
-    def written_files(self) -> tuple[tuple[str, str], ...]:
-        """Return the files that this run writes at its end: the option of each, and its path."""
-        named = ("--report", self.report), ("--failures", self.failures), ("--manifest", self.manifest)
-        return tuple((option, path) for option, path in named if path)
-
-    @property
-    def manifest_format(self) -> str:
-        """Return the format of --manifest: jsonl, csv, parquet or SHA256SUMS; "" for another name."""
-        return manifest_format(self.manifest)
-
-    @property
     def hash_algorithm(self) -> str:
         """Return the algorithm of the digest that is computed of every file, "" for none."""
         return "sha256" if self.manifest_format == "SHA256SUMS" else self.hash
@@ -254,12 +227,6 @@ class Config(ReportOptions, ClusterOptions, HttpOptions, LimitOptions, SourceOpt
     def key_is_encrypted(self) -> bool:
         """Return whether the key of the client certificate needs ``key_password``."""
         return self.files is not None and is_encrypted(self.files.key or self.files.cert)
-
-    @property
-    def shown_source(self) -> str:
-        """Return the source without secrets, as text that can be encoded."""
-        source = redact_url(self.source) if "://" in self.source else self.source
-        return source.encode("utf-8", "backslashreplace").decode()
 
 
 _FLAGS = {option.name: option.flag for option in OPTIONS}
@@ -329,7 +296,7 @@ def _check_paths(config: Config) -> None:
     check_overwrites(written, read, config.journal_root, stdin=config.reads_stdin)
 
 
-def _read_files(config: Config, paths: tuple[str, ...]) -> NamedFiles:
+def _read_files(config: HttpOptions, paths: tuple[str, ...]) -> NamedFiles:
     return NamedFiles(
         paths=paths,
         cacert=read_authorities(config.cacert),

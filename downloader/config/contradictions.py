@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from downloader.config.options import SUMS, ReportOptions
 from downloader.core.bucket_place import bucket_and_prefix, is_bucket
 from downloader.core.redact import redact_url
 from downloader.errors import ConfigError
@@ -22,17 +23,7 @@ __all__ = [
     "check_proxies",
     "check_proxy",
     "check_writable",
-    "manifest_format",
 ]
-
-_SUFFIXES: Final = {".jsonl": "jsonl", ".csv": "csv", ".parquet": "parquet"}
-_SUMS: Final = "SHA256SUMS"
-
-
-def manifest_format(path: str) -> str:
-    """Return the format of the manifest ``path``, "" if its name is that of none."""
-    leaf = os.path.basename(path)
-    return _SUMS if leaf == _SUMS else _SUFFIXES.get(os.path.splitext(leaf)[1], "")
 
 
 def check_contradictions(config: Config) -> None:
@@ -64,7 +55,7 @@ def check_contradictions(config: Config) -> None:
         _check_places(config)
 
 
-def _check_written(config: Config) -> None:
+def _check_written(config: ReportOptions) -> None:
     for option, path in config.written_files:
         if path == "-":
             raise ConfigError(
@@ -78,15 +69,15 @@ def _check_written(config: Config) -> None:
 def _check_manifest(config: Config) -> None:
     if not config.manifest:
         return
-    form = manifest_format(config.manifest)
+    form = config.manifest_format
     if not form:
         raise ConfigError(
-            f"--manifest {config.manifest}: its name must end in .jsonl, .csv or .parquet, or be {_SUMS}"
+            f"--manifest {config.manifest}: its name must end in .jsonl, .csv or .parquet, or be {SUMS}"
         )
-    if form == _SUMS and config.hash not in ("", "sha256"):
-        raise ConfigError(f"{_SUMS} has SHA-256; leave out --hash {config.hash}, or name another manifest")
-    if form == _SUMS and config.store not in ("files", "local"):
-        raise ConfigError(f"{_SUMS} is for files in DEST; --store {config.store} leaves none there")
+    if form == SUMS and config.hash not in ("", "sha256"):
+        raise ConfigError(f"{SUMS} has SHA-256; leave out --hash {config.hash}, or name another manifest")
+    if form == SUMS and config.store not in ("files", "local"):
+        raise ConfigError(f"{SUMS} is for files in DEST; --store {config.store} leaves none there")
     if config.dry_run:
         raise ConfigError("--dry-run fetches nothing, so it has no --manifest")
 

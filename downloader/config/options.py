@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from downloader.config.machine import usable_cpus
 from downloader.config.option import Option, option, part, rows
+from downloader.core.bucket_place import is_bucket
 from downloader.core.digests import HASHES
 from downloader.core.limits import (
     DEEPEST_PIPELINE,
@@ -21,6 +22,7 @@ from downloader.core.limits import (
     MOST_CONNECTIONS,
     MOST_WORKERS,
 )
+from downloader.core.redact import redact_url
 from downloader.core.retry import RetryPolicy
 from downloader.core.units import parse_count, parse_rate, parse_size, parse_time
 from downloader.core.words import Existing
@@ -43,12 +45,14 @@ __all__ = [
     "PARTS",
     "PATHS",
     "SECTIONS",
+    "SUMS",
     "ClusterOptions",
     "HttpOptions",
     "LimitOptions",
     "OutputOptions",
     "ReportOptions",
     "SourceOptions",
+    "manifest_format",
 ]
 
 _PLACES: Final = "Source and destination"
@@ -59,6 +63,10 @@ _REPORTS: Final = "Progress and reports"
 SECTIONS: Final = (_PLACES, _LIMITS, _REQUESTS, _MACHINES, _REPORTS)
 """The sections of the help."""
 
+SUMS: Final = "SHA256SUMS"
+"""The name of a manifest that sha256sum reads."""
+
+_SUFFIXES: Final = {".jsonl": "jsonl", ".csv": "csv", ".parquet": "parquet"}
 _NO_PATH: Any = ""
 Layout = Literal["flat", "hashed", "mirror"]
 Resolver = Literal["auto", "system", "cares"]
@@ -68,6 +76,12 @@ Progress = Literal["auto", "bar", "plain", "none"]
 Preflight = Literal["auto", "probe", "off"]
 Engine = Literal["local", "ray"]
 Respected = Literal["x-robots-tag"]
+
+
+def manifest_format(path: str) -> str:
+    """Return the format of the manifest ``path``, "" if its name is that of none."""
+    leaf = os.path.basename(path)
+    return SUMS if leaf == SUMS else _SUFFIXES.get(os.path.splitext(leaf)[1], "")
 
 
 def _one_of(words: Any) -> dict[str, Any]:
@@ -184,6 +198,21 @@ class OutputOptions:
         default=False, help="Files counted as stored survive a power failure.", section=_PLACES
     )
 
+    @property
+    def journal_root(self) -> str:
+        """Return the directory that has the tool's own files, under ``.downloader/``."""
+        return self.journal or self.output
+
+    @property
+    def is_bucket(self) -> bool:
+        """Return whether DEST is a bucket."""
+        return is_bucket(self.output)
+
+    @property
+    def local_output(self) -> str:
+        """Return the directory of the stored files; that of the journal where they are in a bucket."""
+        return self.journal if self.is_bucket else self.output
+
 
 @part
 class SourceOptions:
@@ -207,6 +236,12 @@ class SourceOptions:
     )
     max_size: int = option(default=0, help="A larger file fails.", section=_PLACES, how=_size(_limit))
     dry_run: bool = option(default=False, help="List and count, store nothing.", section=_PLACES)
+
+    @property
+    def shown_source(self) -> str:
+        """Return the source without secrets, as text that can be encoded."""
+        source = redact_url(self.source) if "://" in self.source else self.source
+        return source.encode("utf-8", "backslashreplace").decode()
 
 
 @part
@@ -479,6 +514,17 @@ class ReportOptions:
     )
     quiet: bool = option(default=False, help="Only errors on stderr.", section=_REPORTS, written="-q")
     log_json: bool = option(default=False, help="Every line on stderr is JSON.", section=_REPORTS)
+
+    @property
+    def written_files(self) -> tuple[tuple[str, str], ...]:
+        """Return the files that this run writes at its end: the option of each, and its path."""
+        named = ("--report", self.report), ("--failures", self.failures), ("--manifest", self.manifest)
+        return tuple((option, path) for option, path in named if path)
+
+    @property
+    def manifest_format(self) -> str:
+        """Return the format of --manifest: jsonl, csv, parquet or SHA256SUMS; "" for another name."""
+        return manifest_format(self.manifest)
 
 
 PARTS: Final = (OutputOptions, SourceOptions, LimitOptions, HttpOptions, ClusterOptions, ReportOptions)

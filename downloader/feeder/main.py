@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from downloader.config.config import Config
+from downloader.config.options import OutputOptions
 from downloader.core.frames import MAX_FRAME
 from downloader.core.item_digests import Digest, decode_digests, item_digests
 from downloader.core.item_states import OWNED, UNOWNED, Claim, claimed
@@ -220,7 +221,7 @@ class _LookAhead:
                 give_way()
 
 
-def _known(config: Config, seq: int, look: _LookAhead, *, unique: bool) -> Known | None:
+def _known(config: OutputOptions, seq: int, look: _LookAhead, *, unique: bool) -> Known | None:
     """Return the table of known names, None if the source is not read again.
 
     ``unique``: no two items have one name.

@@ -13,6 +13,7 @@ import signal
 from typing import TYPE_CHECKING
 
 from downloader.config.config import Config
+from downloader.config.options import HttpOptions
 from downloader.config.system_authorities import SYSTEM, certificates_in
 from downloader.errors import BootError, ConfigError
 from downloader.files.memory_file import as_file
@@ -85,7 +86,7 @@ def load_client_certificate(context: SSLContext, config: Config) -> None:
             raise ConfigError(f"--cert: {config.cert} cannot be used: {error}") from None
 
 
-def load_authorities(context: SSLContext, config: Config) -> None:
+def load_authorities(context: SSLContext, config: HttpOptions) -> None:
     """Load --cacert, whose content ``config.files`` has, into ``context``. Raises ConfigError."""
     files = config.files
     assert files is not None
@@ -114,7 +115,7 @@ def _load_each(context: SSLContext, blocks: list[bytes]) -> int:
     return count
 
 
-def _key_of(config: Config) -> tuple[str, str]:
+def _key_of(config: HttpOptions) -> tuple[str, str]:
     # Must not be followed by a colon in a message: the text after "-key:" would be redacted.
     return ("--key", config.key) if config.key else ("--cert", config.cert)
 

@@ -21,7 +21,7 @@ import gevent
 import requests.exceptions as rq
 import urllib3.exceptions as u3
 
-from downloader.config.config import Config
+from downloader.config.options import LimitOptions
 from downloader.config.system_authorities import SYSTEM
 from downloader.core.naming import shown
 from downloader.core.redact import redact
@@ -121,12 +121,12 @@ def proxy_login_refused() -> FetchError:
     return failed
 
 
-def deadline_exceeded(config: Config) -> FetchError:
+def deadline_exceeded(config: LimitOptions) -> FetchError:
     """Return the failure of an attempt that exceeds --deadline."""
     return FetchError("timeout", f"took longer than --deadline {show_time(config.deadline)}")
 
 
-def below_min_speed(config: Config) -> FetchError:
+def below_min_speed(config: LimitOptions) -> FetchError:
     """Return the failure of an attempt whose body arrives more slowly than --min-speed."""
     speed, span = show_size(config.min_speed), show_time(SPAN)
     return FetchError("slow", f"slower than --min-speed {speed} a second for {span}")

@@ -18,7 +18,7 @@ import socket
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from downloader.config.config import Config
+from downloader.config.options import LimitOptions
 from downloader.core.server_address import split_address
 
 __all__ = ["Lookup", "NoAnswer", "numeric", "open_lookup"]
@@ -51,7 +51,7 @@ class Lookup(Protocol):
         """Return the numeric addresses of ``host``, best first. Raises socket.gaierror, UnicodeError."""
 
 
-def open_lookup(config: Config) -> Lookup:
+def open_lookup(config: LimitOptions) -> Lookup:
     """Return the way to look up names that ``config`` asks for."""
     cares = config.resolver == "cares" or (config.resolver == "auto" and (config.dns_server or _is_usual()))
     return _CaresLookup(config.dns_server, config.connect_timeout) if cares else _SystemLookup()

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Final
 
 import msgspec
 
-from downloader.config.contradictions import manifest_format
+from downloader.config.options import manifest_format
 from downloader.core.column_types import EXACT_AS_FLOAT, LARGEST_INT, ColumnTypes
 from downloader.errors import DestinationError
 from downloader.sinks.stored import place

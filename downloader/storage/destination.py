@@ -20,6 +20,7 @@ from pathlib import Path
 import msgspec
 
 from downloader.config.config import Config
+from downloader.config.options import OutputOptions
 from downloader.core import item_states as core_marks
 from downloader.core.bucket_place import is_bucket, is_same_place
 from downloader.core.file_errors import advice
@@ -70,7 +71,7 @@ def home_of(root: str) -> Path:
     return Path(root) / HOME
 
 
-def has_journal(config: Config) -> bool:
+def has_journal(config: OutputOptions) -> bool:
     """Return whether there is a journal where that of ``config`` is to be, which may be another job's.
 
     What cannot be looked at counts as there: whoever opens it says why.
@@ -624,7 +625,7 @@ def _clock_of(output: str) -> int:
         return os.fstat(stamped.fileno()).st_ctime_ns
 
 
-def _is_apart(config: Config) -> bool:
+def _is_apart(config: OutputOptions) -> bool:
     """Return whether the journal is in another directory than the destination."""
     return os.path.realpath(config.journal_root) != os.path.realpath(config.local_output)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from downloader.config.config import Config
+from downloader.config.options import OutputOptions
 from downloader.core.item_states import published
 from downloader.core.name_list import decode_names
 from downloader.core.naming import folded
@@ -57,7 +58,7 @@ def reserved_names(config: Config) -> Reserved:
     return Reserved({folded(name): option for name, option in found.items()}, folds=True)
 
 
-def check_reserved(config: Config, reserved: Reserved, journal: Journal) -> None:
+def check_reserved(config: OutputOptions, reserved: Reserved, journal: Journal) -> None:
     """Raise ConfigError if --report, --failures or --manifest names a file that the job has stored."""
     written = {
         name: option

@@ -14,7 +14,7 @@ from time import monotonic
 
 import gevent
 
-from downloader.config.config import Config
+from downloader.config.options import LimitOptions
 from downloader.core.host import Host
 from downloader.core.host_trouble import Trouble
 from downloader.core.reached_hosts import ReachedHosts
@@ -47,7 +47,7 @@ class HostFailures:
 
     def __init__(
         self,
-        config: Config,
+        config: LimitOptions,
         schedule: Scheduler[FetchTask],
         link: ChildLink,
         session: HttpSession,
