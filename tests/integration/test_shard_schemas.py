@@ -214,8 +214,8 @@ def test_metadata_in_tars_has_the_types_of_the_job(
 
 SLICES = """
 import json, sys
-from downloader.cluster import configs
 from downloader.cluster.plan import Plan, PlanDirectory
+from downloader.config.config import Config
 from downloader.cluster.slicer import SlicerJob, slice_source
 
 config = Config.decode(sys.stdin.buffer.read())
