@@ -10,9 +10,10 @@ import msgspec
 from downloader.cluster.scratch import journal_beside_bucket
 from downloader.config.config import Config
 from downloader.config.options import PATHS
+from downloader.config.slice_context import SliceContext
 from downloader.core.bucket_place import is_bucket
 
-__all__ = ["absolute", "changed", "for_slices"]
+__all__ = ["absolute", "changed", "for_slices", "in_slice"]
 
 
 def for_slices(config: Config, workers: int, per_host: int, shared_since_ns: int) -> Config:
@@ -23,7 +24,6 @@ def for_slices(config: Config, workers: int, per_host: int, shared_since_ns: int
         store="files" if config.store == "local" else config.store,
         workers=workers,
         per_host=per_host,
-        shared_since_ns=shared_since_ns,
         limit=0,
         restart=False,
         retry_failed=False,
@@ -31,7 +31,7 @@ def for_slices(config: Config, workers: int, per_host: int, shared_since_ns: int
         failures="",
         manifest="",
         hash=config.hash_algorithm,
-        keep_records=config.recording,
+        slice=SliceContext(shared_since_ns=shared_since_ns, keep_records=config.recording),
         journal=journal_beside_bucket(config) if is_bucket(config.journal) else config.journal,
         journal_endpoint_url="",
         journal_region="",
@@ -58,3 +58,8 @@ def changed(config: Config, **changes: Any) -> Config:
     paths = tuple(changes.get(name, getattr(config, name)) for name in ("source", *PATHS))
     files = msgspec.structs.replace(config.files, paths=paths)
     return config.replace(files=files, **changes)
+
+
+def in_slice(config: Config, **context: Any) -> Config:
+    """Return ``config`` with other values of its ``SliceContext``."""
+    return changed(config, slice=msgspec.structs.replace(config.slice, **context))

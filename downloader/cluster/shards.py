@@ -16,7 +16,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from downloader.cluster.configs import changed
+from downloader.cluster.configs import changed, in_slice
 from downloader.cluster.plan import Done, Head, PlanDirectory
 from downloader.cluster.scratch import Scratch, journal_beside_bucket, own_temporary
 from downloader.config.config import Config
@@ -132,7 +132,7 @@ class NodeShards:
         head, root = self._directory.head(self._name), self._config.output
         if head is None:
             raise DestinationError(f"the slice {self._name} is not in the plan")
-        config = changed(self._config, again=bool(head.covers))
+        config = in_slice(self._config, again=bool(head.covers))
         if not self._has:
             return config
         note = scratch.file(_STAGING)
@@ -152,7 +152,7 @@ class NodeShards:
             note.write(name.encode())
         self.staging = name
         output = staging_path(root, name)
-        return changed(config, output=output, first_shard=head.first)
+        return in_slice(changed(config, output=output), first_shard=head.first)
 
     def ended(self, scratch: Scratch) -> None:
         """Settle the slice if it is done; remove what the attempt has left, unless another goes on with it.
@@ -178,7 +178,7 @@ def shards_of_slice(config: Config) -> list[StagedShard]:
             journal = opened.enter_context(contextlib.closing(Journal(home, read_only=True)))
             for row in journal.batches():
                 # Of items that have failed again nothing is published: they have their rows.
-                if not config.again or any(published(row.marks)):
+                if not config.slice.again or any(published(row.marks)):
                     for number in journal.shards.of(row.seq):
                         name = stats_name(number)
                         stats = home / STATS / name if place is None else place / name

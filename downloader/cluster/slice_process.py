@@ -131,7 +131,7 @@ def _result(config: Config, finished: Finished, path: Path) -> SliceResult:
         from downloader.cluster.shards import shards_of_slice
 
         result = msgspec.structs.replace(result, shards=shards_of_slice(config))
-    if config.keep_records and report.complete:
+    if config.slice.keep_records and report.complete:
         from downloader.cluster.slice_rows import write_slice_rows
 
         rows = path.with_suffix(".rows")

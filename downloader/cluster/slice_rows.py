@@ -36,7 +36,7 @@ def write_slice_rows(config: Config, file: BinaryIO) -> RowsMade:
     ):
         rows = JournalRows(config, journal, known, b"", lambda text: None)
         numbered = rows.numbered()
-        again = config.again and has_shards(config)
+        again = config.slice.again and has_shards(config)
         write_rows(file, _in_further_shards(config, numbered) if again else numbered)
         return rows.made
 
@@ -45,7 +45,7 @@ def _in_further_shards(config: Config, numbered: _Numbered) -> Iterator[tuple[li
     """Yield the rows of items that have failed before with the shards and the keys that they have now."""
     places = [
         (f"{shard:05d}", item.earlier.key)
-        for shard, items in enumerate(read_items(config.slice), config.first_shard)
+        for shard, items in enumerate(read_items(config.slice.path), config.slice.first_shard)
         for item in items
         if item.earlier
     ]

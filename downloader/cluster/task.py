@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from downloader.cluster.board import Orders, Sign
-from downloader.cluster.configs import changed
+from downloader.cluster.configs import changed, in_slice
 from downloader.cluster.local_disks import mark_disk, on_this_node
 from downloader.cluster.plan import Done, PlanDirectory
 from downloader.cluster.plan_files import LARGEST_FILE
@@ -120,7 +120,7 @@ def _settings(task: SliceTask, config: Config) -> tuple[Config, str]:
         return config, ""
     output = on_this_node(config.output)
     disk = mark_disk(output, task.plan)
-    return changed(config, output=output, shared_since_ns=disk.since_ns), disk.id
+    return in_slice(changed(config, output=output), shared_since_ns=disk.since_ns), disk.id
 
 
 def _outcome(
@@ -173,8 +173,7 @@ def _attempt(
     result = scratch.file(f"result-{attempt}.json")
     job = SliceJob(
         config=changed(
-            config,
-            slice=items,
+            in_slice(config, path=items),
             journal=os.fspath(journal),
             rate=task.rate,
             column_types=task.types,

@@ -36,6 +36,7 @@ from downloader.config.options import (
     SourceOptions,
 )
 from downloader.config.sink_kinds import SINK_KINDS, SinkForm, StoresColumns
+from downloader.config.slice_context import SliceContext
 from downloader.config.source_kinds import SOURCE_KINDS, SourceForm, kind_of
 from downloader.config.system_authorities import SYSTEM
 from downloader.core.bucket_access import BucketAccess
@@ -63,14 +64,8 @@ class Config(ReportOptions, ClusterOptions, HttpOptions, LimitOptions, SourceOpt
     other, and when a file that it names cannot be used. Those files are read here, and never again.
     """
 
-    # Not options: of a run of one slice of a larger job: the file with its items, which the feeder reads in
-    # place of the source; ``core.ownership.Rules.foreign_before_ns`` of that job; whether the items are
-    # fetched again (``Item.earlier``); the number of its first shard; whether to record as --manifest does.
-    slice: str = ""
-    shared_since_ns: int = 0
-    again: bool = False
-    first_shard: int = 0
-    keep_records: bool = False
+    # Not an option: the slice of a larger job that is run.
+    slice: SliceContext = SliceContext()
     # Nor this: how the paths of this job have the colon before a port (``core.naming.url_path``).
     colon: str = COLON
     # Nor this: by which rules this job makes names (``storage.records.JobSpec``).
@@ -185,7 +180,7 @@ class Config(ReportOptions, ClusterOptions, HttpOptions, LimitOptions, SourceOpt
     @property
     def recording(self) -> bool:
         """Return whether what a manifest needs is recorded of each file."""
-        return bool(self.manifest or self.hash or self.keep_records)
+        return bool(self.manifest or self.hash or self.slice.keep_records)
 
     @property
     def checking(self) -> Checking:

@@ -75,7 +75,7 @@ def run(
     # First: this imports requests where the source is listed with it, and `ready` must check that.
     lister: Lister
     if config.slice:
-        lister = SliceLister(config.slice)
+        lister = SliceLister(config.slice.path)
     else:
         lister = source_kind(config).lister(config, lambda: _listing_fetch(config, link), name_key)
     with contextlib.ExitStack() as opened:
@@ -397,7 +397,7 @@ def _read_on(
         look.cursor = read.cursor
         look.left = config.limit - listed - len(read.items) if config.limit else -1
         batch = _batch(seq, page, known=known, digests=digests)
-        if config.again:
+        if config.slice.again:
             batch = msgspec.structs.replace(batch, marks=_owned(page.items))
         outbox.send(batch)
         seq += 1

@@ -145,8 +145,10 @@ class JournalRows:
             ]
             places = [("", "")] * len(marks)
             if self._locate is not None:
-                places = self._locate(marks, () if self._config.again else names)
-                if shards and not self._config.again:  # a slice of what has failed knows them otherwise
+                places = self._locate(marks, () if self._config.slice.again else names)
+                if (
+                    shards and not self._config.slice.again
+                ):  # a slice of what has failed knows them otherwise
                     self._without_shard += sum([not shard for shard, _ in places])
             found = self._known.find(batch, names, self._journal.digests)
             if missing := {
@@ -328,7 +330,7 @@ class _Recalled:
 
     def _open(self) -> Lister:
         if self._config.slice:
-            return SliceLister(self._config.slice)
+            return SliceLister(self._config.slice.path)
         return source_kind(self._config).lister(self._config, _no_listing, self._name_key)
 
 

@@ -154,7 +154,7 @@ class Destination:
         if self._journal_file >= 0:
             opened.callback(os.close, self._journal_file)
         if config.slice:
-            self.journal.shards.begin_slice(config.first_shard)
+            self.journal.shards.begin_slice(config.slice.first_shard)
         # This also syncs what an earlier run without --fsync has left in memory.
         self.sync()
         boot, before = boot_id(), self.journal.running
@@ -552,7 +552,7 @@ class Destination:
 
     def _foreign_before(self) -> int:
         if self._config.slice:
-            return self._config.shared_since_ns
+            return self._config.slice.shared_since_ns
         return 0 if _is_empty(self._config.local_output) else self._now
 
     def _shown_output(self) -> str:

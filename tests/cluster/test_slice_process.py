@@ -48,8 +48,8 @@ import json, os, sys
 from multiprocessing.connection import wait
 from types import SimpleNamespace
 import msgspec
-import pytest
 from downloader.config.config import Config
+from downloader.config.slice_context import SliceContext
 from downloader.engine.children import feeder_main
 from downloader.messages import Batch, Continue, Credit, Ended, Finish, Heartbeat, Item, Ready
 from downloader.process.spawn import fork
@@ -61,7 +61,7 @@ with open(path, "wb") as file:
         write_items(file, msgspec.msgpack.encode([Item(f"{number}") for number in range(7)]))
     else:
         file.writelines(b"http://host.test/%d\\n" % number for number in range(7))
-source = {"source": "http://host.test", "slice": path} if of_slice else {"source": path}
+source = {"source": "http://host.test", "slice": SliceContext(path)} if of_slice else {"source": path}
 config = Config(output="out", **source)
 nowhere = SimpleNamespace(name_key=b"", journal=None, known_before_ns=0)
 child = fork(feeder_main(config, nowhere), plain=True)

@@ -207,7 +207,7 @@ class ShardKind:
             # An attempt at a slice has a directory of its own; what is in DEST is looked at later.
             existing="replace" if config.slice else config.existing,
         )
-        return ShardSink(home, settings, options, again=config.again)
+        return ShardSink(home, settings, options, again=config.slice.again)
 
     def locator(self, root: Path, identity: str, home: Directory) -> Locate:
         """See ``sinks.sink.Locates``."""

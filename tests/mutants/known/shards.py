@@ -208,7 +208,7 @@ KNOWN = (
         "shards of every slice from 0",
         "with --engine ray the slices replace each other's shards",
         "Destination._open",
-        "self.journal.shards.begin_slice(config.first_shard)",
+        "self.journal.shards.begin_slice(config.slice.first_shard)",
         "self.journal.shards.begin_slice(0)",
         (f"{SLICES}test_slices_have_the_shards_of_a_local_run[tar]",),
     ),
