@@ -189,7 +189,7 @@ class RequestsClient:
 
     def _publish(self, task: FetchTask, writer: CheckedWriter) -> int:
         try:
-            return task.batch.publish(task, writer)  # type: ignore[no-any-return]
+            return task.batch.publish(task, writer)
         except Unprepared:
             pass
         greenlet = gevent.getcurrent()

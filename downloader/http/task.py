@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
 from downloader.core.content_check import Checking, ContentCheck, check_length
 from downloader.core.host import Host
+from downloader.core.item_states import ItemStates
 from downloader.core.latency import Histogram
 from downloader.core.stated_checksum import Stated
+from downloader.errors import FetchError
+from downloader.http.origin import Origin
 from downloader.messages import Item, ResponseInfo
 from downloader.sinks.checked_writer import CheckedWriter
 from downloader.sinks.sink import FileWriter, Unprepared
@@ -22,12 +25,32 @@ __all__ = ["FetchTask", "TaskBatch", "open_writer", "publish_prepared"]
 class TaskBatch(Protocol):
     """The batch of a task, which stores its items, counts them and holds their states.
 
-    ``states``: see ``core.item_states``; ``left``: number of items that are not finished.
+    ``states``, ``marks``: see ``core.item_states``. ``left``: number of items that are not finished.
+    ``requests``, ``wire``, ``retries``: how many there were, ``wire`` of them pipelined.
     """
 
-    states: Any
+    states: memoryview[int]
+    marks: ItemStates
     latency: Histogram
     left: int
+    requests: int
+    wire: int
+    retries: int
+
+    def forget(self, index: int) -> None:
+        """Mark item ``index`` as neither in flight nor published."""
+
+    def attempt_failed(self, code: str) -> None:
+        """Count a failed attempt by the ``code`` of its failure."""
+
+    def failed(self, index: int, item: Item, url: str, error: FetchError, attempts: int) -> None:
+        """Record that item ``index`` has failed for good."""
+
+    def unverified(self) -> None:
+        """Count one item of which nothing states how long it is."""
+
+    def encoded(self) -> None:
+        """Count one item that is in a content coding which was not requested."""
 
     def put_all(self, responses: Iterable[tuple[FetchTask, object]]) -> tuple[int, Exception | None]:
         """Store the leading ``responses`` that are complete small bodies of one host.
@@ -70,13 +93,13 @@ class FetchTask(msgspec.Struct, eq=False, gc=False):
     Struct because one is created per file.
     """
 
-    batch: Any
+    batch: TaskBatch
     index: int
     item: Item
     promised: bool
     url: str
     target: bytes
-    origin: Any
+    origin: Origin
     host: Host
     solo: bool
     path: object
@@ -114,6 +137,6 @@ def publish_prepared(task: FetchTask, writer: CheckedWriter) -> int:
     while True:
         writer.prepare()
         try:
-            return task.batch.publish(task, writer)  # type: ignore[no-any-return]
+            return task.batch.publish(task, writer)
         except Unprepared:  # what it compares with has changed
             continue

@@ -15,7 +15,7 @@ from downloader.core.scheduler import Scheduler
 from downloader.core.urls import sent_url
 from downloader.errors import FetchError
 from downloader.http.session import HttpSession
-from downloader.http.task import FetchTask
+from downloader.http.task import FetchTask, TaskBatch
 from downloader.messages import Item
 from downloader.sources.registry import source_kind
 from downloader.sources.source import Request
@@ -50,7 +50,7 @@ class TaskBuilder:
             self._target = session.target(self._base)
             self._origin = session.origin(self._base)
 
-    def task(self, batch: ActiveBatch, index: int, item: Item, solo: bool) -> FetchTask:
+    def task(self, batch: TaskBatch, index: int, item: Item, solo: bool) -> FetchTask:
         """Return the task for ``item``. Raises FetchError: its fault, ``bad-url`` or ``bad-checksum``."""
         if item.fault:
             raise FetchError(item.fault, item.detail)

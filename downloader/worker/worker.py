@@ -36,7 +36,7 @@ from downloader.http.origin import Origin
 from downloader.http.pipelined.client import PipelinedClient
 from downloader.http.requests_client import Postponed, RequestsClient
 from downloader.http.session import HttpSession
-from downloader.http.task import FetchTask
+from downloader.http.task import FetchTask, TaskBatch
 from downloader.messages import (
     BATCH_ITEMS,
     Credit,
@@ -471,7 +471,7 @@ class Worker:
         if not self.retries.elsewhere(task):
             self._fail(task.batch, task.index, task.item, error, attempts)
 
-    def _fail(self, batch: ActiveBatch, index: int, item: Item, error: FetchError, attempts: int) -> None:
+    def _fail(self, batch: TaskBatch, index: int, item: Item, error: FetchError, attempts: int) -> None:
         error.detail = self.builder.without_echoes(error.detail, item)
         batch.failed(index, item, self.builder.shown(item), error, attempts)
         if not batch.left:
@@ -479,8 +479,9 @@ class Worker:
 
     # outcomes out
 
-    def batch_finished(self, batch: ActiveBatch) -> None:
+    def batch_finished(self, batch: TaskBatch) -> None:
         """Commit and report ``batch``, whose last item is finished."""
+        assert isinstance(batch, ActiveBatch)  # that of robots.txt never finishes
         seq = batch.lease.seq
         if seq not in self.batches or seq in self._searched:
             return

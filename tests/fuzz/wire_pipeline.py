@@ -36,7 +36,7 @@ from downloader.http.pipelined.connection import PipelinedConnection
 from downloader.http.pipelined.origin_depths import OriginDepths
 from downloader.http.pipelined.origin_state import OriginState, StorageCost
 from downloader.http.session import HttpSession
-from downloader.http.task import FetchTask
+from downloader.http.task import FetchTask, TaskBatch
 from downloader.messages import Item, Lease
 from downloader.sinks.registry import open_sink
 from downloader.storage.ledger import Ledger
@@ -246,7 +246,7 @@ class Owner:
     def next_tasks(self, host: Host, origin: Origin, most: int, *, stay: bool) -> list[FetchTask]:
         return [self.queue.popleft() for _ in range(min(most, len(self.queue)))]
 
-    def batch_finished(self, batch: ActiveBatch) -> None:
+    def batch_finished(self, batch: TaskBatch) -> None:
         assert not batch.left
 
     def attempt_failed(self, job: FetchTask, error: FetchError, began: float) -> None:

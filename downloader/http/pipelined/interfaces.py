@@ -11,7 +11,7 @@ from downloader.http.origin import Origin
 from downloader.http.pipelined.commit_queue import CommitQueue
 from downloader.http.pipelined.origin_state import OriginState
 from downloader.http.pipelined.parser import Body, ParserOwner, ResponseParser
-from downloader.http.task import FetchTask
+from downloader.http.task import FetchTask, TaskBatch
 from downloader.sinks.checked_writer import CheckedWriter
 
 __all__ = ["ConnectionOwner", "Owner"]
@@ -26,8 +26,8 @@ class Owner(Protocol):
         ``stay``: even if other hosts wait for a slot.
         """
 
-    def batch_finished(self, batch: Any) -> None:
-        """Report that all items of ``batch``, a ``TaskBatch``, are finished."""
+    def batch_finished(self, batch: TaskBatch) -> None:
+        """Report that all items of ``batch`` are finished."""
 
     def attempt_failed(self, task: FetchTask, error: FetchError, began: float) -> None:
         """Report that an attempt at ``task``, sent at ``began``, has failed."""
