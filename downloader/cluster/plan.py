@@ -23,10 +23,11 @@ from typing import TypeVar
 
 import msgspec
 
-from downloader.cluster.plan_files import Writer, open_files
+from downloader.cluster.plan_files import DirectoryFiles, PlanFiles, Writer
 from downloader.config.config import Config
 from downloader.config.options import OutputOptions
 from downloader.core.bucket_access import NO_OPTIONS, BucketAccess
+from downloader.core.bucket_place import is_bucket
 from downloader.core.column_types import ColumnTypes
 from downloader.core.frames import MAX_FRAME
 from downloader.core.item_states import OWNED, UNOWNED, Claim
@@ -183,7 +184,7 @@ class PlanDirectory:
 
     def __init__(self, journal_root: str, access: BucketAccess = NO_OPTIONS) -> None:
         self.root = f"{journal_root.rstrip('/')}/{HOME}/{PLAN}"
-        self.files = open_files(self.root, access)
+        self.files = _open_files(self.root, access)
         self._writer = f".{os.urandom(4).hex()}" if self.files.contended else ""
 
     def open(self, plan: Plan, *, restart: bool) -> Plan:
@@ -338,3 +339,12 @@ def _check_names(found: object) -> None:
     for name in shards:
         if not IS_OURS(name):
             raise ValueError(f"{name[:100]!r} is not the name of a shard")
+
+
+def _open_files(root: str, access: BucketAccess = NO_OPTIONS) -> PlanFiles:
+    """Return the files under ``root``, a directory or s3://BUCKET/PREFIX. Raises DestinationError."""
+    if is_bucket(root):
+        from downloader.cluster.bucket_files import BucketFiles
+
+        return BucketFiles(root, access)
+    return DirectoryFiles(root)

@@ -9,13 +9,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol
 
-from downloader.core.bucket_access import NO_OPTIONS, BucketAccess
-from downloader.core.bucket_place import is_bucket
 from downloader.errors import DestinationError
 from downloader.files.directory import Entry, UnsafeFile, open_home
 from downloader.files.rename import rename_new
 
-__all__ = ["LARGEST_FILE", "DirectoryFiles", "PlanFiles", "Writer", "open_files"]
+__all__ = ["LARGEST_FILE", "DirectoryFiles", "PlanFiles", "Writer"]
 
 LARGEST_FILE: Final = 256 << 20
 """Bytes of the largest file that is read at once."""
@@ -73,15 +71,6 @@ class PlanFiles(Protocol):
 
     def clear(self) -> None:
         """Remove all files."""
-
-
-def open_files(root: str, access: BucketAccess = NO_OPTIONS) -> PlanFiles:
-    """Return the files under ``root``, a directory or s3://BUCKET/PREFIX. Raises DestinationError."""
-    if is_bucket(root):
-        from downloader.cluster.bucket_files import BucketFiles
-
-        return BucketFiles(root, access)
-    return DirectoryFiles(root)
 
 
 class DirectoryFiles:

@@ -22,13 +22,13 @@ import os
 import posix
 import stat
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from time import monotonic
 
 from downloader.core.checksum import MOST_READ
 from downloader.core.file_errors import Step, advice, code_of, is_of_disk
-from downloader.core.item_states import OWNED, Claim
+from downloader.core.item_states import NO_CLAIM, OWNED, Claim
 from downloader.core.naming import shown
 from downloader.core.ownership import Rules, file_id, unsettled
 from downloader.errors import DestinationError, FetchError
@@ -36,11 +36,11 @@ from downloader.files.directory import HOME
 from downloader.messages import Item, Lease, ResponseInfo
 from downloader.process.file_descriptors import held_directories
 from downloader.process.long_work import READ_AT_ONCE
-from downloader.sinks.directory_batch import DirectoryBatch
+from downloader.sinks.exchanged import temporary_name
 from downloader.sinks.failing import destination_error, file_error
 from downloader.sinks.files_writer import FilesWriter, check_kept, crc_at, remove
 from downloader.sinks.obstacles import not_a_directory, taken_by_directory
-from downloader.sinks.sink import NEW, Unprepared, Written
+from downloader.sinks.sink import NEW, BatchContent, Unprepared, Written
 from downloader.sinks.stored import UTF8, file_matches, is_inside, place
 
 __all__ = ["FilesSink", "HeldDirectory"]
@@ -400,3 +400,44 @@ class FilesSink:
                 _close(at)
             raise
         return at
+
+
+class DirectoryBatch:
+    """A batch whose files are published one at a time; see ``BatchWriter``."""
+
+    __slots__ = ("_seq", "_sink", "_used", "put")
+
+    recovered = None
+
+    def __init__(self, sink: FilesSink, seq: int) -> None:
+        self._sink = sink
+        self._seq = seq
+        self._used: set[HeldDirectory] = set()
+        self.put = sink.put  # not a method of its own: it is called for every file
+
+    def open(
+        self, item: Item, index: int, claim: Claim = NO_CLAIM, response: ResponseInfo | None = None
+    ) -> FilesWriter:
+        """See ``BatchWriter``."""
+        temporary = temporary_name(self._sink.rules.temporary, self._seq, index)
+        return self._sink.open(item.name, temporary, claim, self._used)
+
+    def astray(self) -> Callable[[str], bool] | None:
+        """See ``Strays``. Looks at each directory, not at each file."""
+        if not self._used or not (paths := self._sink.astray(self._used)):
+            return None
+        layout = self._sink.layout
+        return lambda name: place(name, layout).rpartition("/")[0] in paths
+
+    def found(self) -> None:
+        """See ``Strays``."""
+        self._used.clear()
+
+    def flush(self) -> None:
+        """Do nothing: ``put`` writes at once."""
+
+    def commit(self, content: BatchContent) -> None:
+        """Do nothing: each file is published already."""
+
+    def abort(self) -> None:
+        """Do nothing."""

@@ -64,7 +64,7 @@ class ListingServer:
         """Return a ServerLister."""
         from downloader.sources.server_lister import ServerLister
 
-        return ServerLister(config, fetching())
+        return ServerLister(config, fetching(), list_url(config), base_url(config))
 
     def request_builder(self, config: Config) -> RequestBuilder:
         """Return a builder for the names below one URL."""

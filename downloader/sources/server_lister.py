@@ -32,7 +32,6 @@ from downloader.core.naming import (
 from downloader.core.redact import redact_url
 from downloader.errors import SourceError
 from downloader.messages import Item, Page, Recall
-from downloader.sources.listing_server import base_url, list_url
 from downloader.sources.source import Fetch
 
 __all__ = ["ServerLister"]
@@ -61,12 +60,12 @@ class _Cursor(msgspec.Struct, frozen=True, array_like=True):
 class ServerLister:
     """The lister of a file server; see ``Lister``."""
 
-    def __init__(self, config: Config, fetch: Fetch) -> None:
+    def __init__(self, config: Config, fetch: Fetch, list_url: str, base_url: str) -> None:
         self._config = config
         self._echoes = config.echoes
         self._fetch = fetch
-        self._list_url = list_url(config)
-        self._base = base_url(config)
+        self._list_url = list_url
+        self._base = base_url
         # Shards: a page has as many items as were asked for, as long as the source has them.
         self._full = config.sink_kind.shard_items(config) > 0
         self._above: list[str] = []

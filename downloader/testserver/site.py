@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 from urllib.parse import parse_qs
 
 from downloader.testserver import content
@@ -16,12 +16,16 @@ from downloader.testserver.counters import (
 from downloader.testserver.drops import Drops
 from downloader.testserver.settings import Settings
 
-if TYPE_CHECKING:
-    from downloader.testserver.protocol import Connection
-
 __all__ = ["Site"]
 
 _READ: Final = 1 << 16
+
+
+class Abortable(Protocol):
+    """A connection."""
+
+    def abort(self) -> None:
+        """End it at once."""
 
 
 class Site:
@@ -39,11 +43,11 @@ class Site:
         self.drops = Drops(settings.drop_rate, settings.seed, process) if settings.drop_rate else None
         self.counters = counters
         self.counts = counters.slot(process)
-        self.connections: set[Connection] = set()
+        self.connections: set[Abortable] = set()
         # Shared by all connections: data is parsed before another connection reads.
         self.buffer = memoryview(bytearray(_READ))
 
-    def opened(self, connection: Connection) -> None:
+    def opened(self, connection: Abortable) -> None:
         """Count a new connection."""
         self.connections.add(connection)
         counts = self.counts
@@ -51,7 +55,7 @@ class Site:
         counts[CONNECTIONS_OPEN] += 1
         counts[CONNECTIONS_PEAK] = max(counts[CONNECTIONS_PEAK], self.counters.total(CONNECTIONS_OPEN))
 
-    def closed(self, connection: Connection) -> None:
+    def closed(self, connection: Abortable) -> None:
         """Count the end of a connection."""
         self.connections.discard(connection)
         self.counts[CONNECTIONS_OPEN] -= 1

@@ -6,7 +6,7 @@ import hashlib
 import os
 import posix
 from time import time
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from downloader.core.checksum import crc32
 from downloader.core.column_types import ColumnTypes
@@ -15,23 +15,36 @@ from downloader.core.item_states import IN_FLIGHT, NO_CLAIM, SKIPPED, UNOWNED, C
 from downloader.core.redact import redact_url
 from downloader.core.shard_keys import UNKNOWN, extension_of
 from downloader.errors import failure_kind
+from downloader.files.directory import Directory
 from downloader.messages import DUPLICATE, Item, Lease, ResponseInfo
 from downloader.sinks.failing import content_error, destination_error
 from downloader.sinks.shards.files import SealedShard, part_path, seal
 from downloader.sinks.shards.jobs import FailedItem, ShardJob
 from downloader.sinks.shards.keys import ShardKeys
+from downloader.sinks.shards.options import ShardOptions
 from downloader.sinks.shards.part import Part, Room
+from downloader.sinks.shards.publisher import Publisher
 from downloader.sinks.shards.records import pack_indices
 from downloader.sinks.shards.samples import Sample, encode_sample, kinds_of
 from downloader.sinks.sink import WRITTEN, BatchContent, Recovered, Unprepared
-
-if TYPE_CHECKING:
-    from downloader.sinks.shards.sink import ShardSink
 
 __all__ = ["SampleWriter", "ShardBatch"]
 
 _IN_MEMORY = 1 << 20
 _NOTHING = ResponseInfo(status=0, url="", etag="", last_modified="", content_type="", fetched_at=0.0)
+
+
+class ShardOwner(Protocol):
+    """The part of a ``ShardSink`` that its batches use."""
+
+    home: Directory
+    directory: Directory
+    options: ShardOptions
+    again: bool
+    publisher: Publisher
+
+    def published(self, shard: int) -> None:
+        """Record that ``shard`` is published."""
 
 
 class SampleWriter:
@@ -134,7 +147,7 @@ class ShardBatch:
     """A shard that is being filled; see ``BatchWriter``."""
 
     def __init__(
-        self, sink: ShardSink, lease: Lease, keys: ShardKeys, part: Part, recovered: Recovered
+        self, sink: ShardOwner, lease: Lease, keys: ShardKeys, part: Part, recovered: Recovered
     ) -> None:
         self._sink = sink
         self._lease = lease
