@@ -95,7 +95,9 @@ class FetchError(Exception):
     attempt took, redirects included. ``origin`` is the host that failed, where a redirect led to another
     host than the file's. ``wire`` is how many of the requests the pipelined client sent. ``permanent``: no
     further attempt can succeed, whatever ``FAILURES`` says about the code. ``unreachable``: no packet came
-    back in all of --connect-timeout.
+    back in all of --connect-timeout. ``sets_cookie``: the name of the first cookie that the refusal
+    sets, "" for none, where nobody has read it yet.
+    ``cookie_came``: the request was sent without a cookie, and by now there is one for it.
     """
 
     def __init__(self, code: str, detail: str = "", retry_after: float | None = None) -> None:
@@ -108,6 +110,8 @@ class FetchError(Exception):
         self.wire = 0
         self.permanent = False
         self.unreachable = False
+        self.sets_cookie = ""
+        self.cookie_came = False
 
     def __str__(self) -> str:
         return f"{self.code}: {self.detail}" if self.detail else self.code

@@ -125,7 +125,7 @@ them again. Exit code 0 when all agree, 1 when not.
 @_journal
 @_access
 @click.option("--json", "as_json", is_flag=True)
-@click.option("-q", "quiet", is_flag=True)
+@click.option("-q", "quiet", is_flag=True, help="Nothing where all agree.")
 @verbose
 def verify(dest: str, journal: str, access: BucketAccess, as_json: bool, quiet: bool) -> int:
     """Compare the files in DEST with its journal: size and checksum of each."""
@@ -142,7 +142,7 @@ def verify(dest: str, journal: str, access: BucketAccess, as_json: bool, quiet: 
     found = found or check(dest, quiet, journal, access)
     if as_json:
         say_json(found)
-    else:
+    elif not quiet or found.exit_code:
         for name in found.damaged:
             say(f"damaged: {shown(name)}")
         for name, problem in found.published.items():

@@ -70,7 +70,7 @@ def fetch(**given: Any) -> int:
     report, failures, faulty, _ = _run(config)
     if given["as_json"]:
         say_json(report)
-    else:
+    elif not config.quiet:
         # A retry cannot mend what a list says, nor what a host refuses.
         lasting = {*ROW_FAULTS, "robots", "opted-out"}
         retry = any(code not in lasting for code in report.failed_by_error)

@@ -512,7 +512,12 @@ class ReportOptions:
         written="-v",
         is_count=True,
     )
-    quiet: bool = option(default=False, help="Only errors on stderr.", section=_REPORTS, written="-q")
+    quiet: bool = option(
+        default=False,
+        help="No report but --json, and only errors on stderr.",
+        section=_REPORTS,
+        written="-q",
+    )
     log_json: bool = option(default=False, help="Every line on stderr is JSON.", section=_REPORTS)
 
     @property

@@ -20,7 +20,7 @@ import enum
 import errno
 from typing import Final
 
-__all__ = ["Step", "advice", "code_of", "is_of_disk", "refusal"]
+__all__ = ["Step", "advice", "advice_for_shard", "code_of", "is_of_disk", "refusal"]
 
 _UNMOUNTED: Final = "what serves its file system has ended; mount it again, then run the same command again"
 _ADVICE: Final = {
@@ -32,12 +32,15 @@ _ADVICE: Final = {
     errno.EMFILE: "too many open files; raise `ulimit -n` or lower --connections",
     errno.ENFILE: "the machine has too many open files; lower --connections",
     errno.ENOENT: "the destination was removed",
-    errno.EFBIG: "its file system, or `ulimit -f`, takes no file of that size; with another -o, "
-    "give a smaller --shard-files",
+    errno.EFBIG: "its file system, or `ulimit -f`, takes no file of that size; raise that limit, or use "
+    "another file system, then run the same command again",
     errno.ENOTCONN: _UNMOUNTED,
     errno.ECONNABORTED: _UNMOUNTED,
     errno.ENOSYS: "its file system has neither hard links nor a rename that refuses to replace",
 }
+
+
+_SMALLER_SHARDS: Final = "; or give a smaller --shard-files, with another -o"
 
 
 class Step(enum.Enum):
@@ -106,6 +109,11 @@ def advice(error: OSError, number: int | None = None) -> str:
     """Return what happened and what to do next. ``number``: the errno, if not that of ``error``."""
     code = error.errno if number is None else number
     return _ADVICE.get(code or 0, error.strerror or str(error))
+
+
+def advice_for_shard(error: OSError) -> str:
+    """Return the same for ``error``, met while a shard was written."""
+    return advice(error) + (_SMALLER_SHARDS if error.errno == errno.EFBIG else "")
 
 
 def refusal(error: BaseException) -> str:

@@ -11,7 +11,7 @@ import re
 from datetime import datetime, timezone
 from typing import Final, NamedTuple
 
-__all__ = ["SetCookie", "parse_set_cookie"]
+__all__ = ["SetCookie", "cookie_name", "parse_set_cookie"]
 
 _BLANKS: Final = " \t"
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]").search
@@ -44,7 +44,8 @@ class SetCookie(NamedTuple):
 def parse_set_cookie(line: str, now: int) -> SetCookie | None:
     """Return the cookie of ``line``, the value of a field received at ``now``; None if it has none.
 
-    Nor has one with control characters (RFC 6265bis, and curl): no field may send them back.
+    Nor has one with control characters (no field may send them back), or one that is not what the prefix of
+    its name promises (RFC 6265bis, and curl).
     """
     pair, *attributes = line.split(";")
     name, equals, value = _split(pair)
@@ -67,7 +68,21 @@ def parse_set_cookie(line: str, now: int) -> SetCookie | None:
             path = given if given.startswith("/") else ""
         elif kind == "secure":
             secure = True
-    return SetCookie(name, value, expires if max_age is None else max_age, domain, path, secure)
+    found = SetCookie(name, value, expires if max_age is None else max_age, domain, path, secure)
+    return found if _keeps_promise(found) else None
+
+
+def _keeps_promise(cookie: SetCookie) -> bool:
+    """Return whether ``cookie`` is what a prefix of its name promises: RFC 6265bis §4.1.3."""
+    name = cookie.name.lower()
+    if name.startswith("__host-"):
+        return cookie.secure and cookie.path == "/" and not cookie.domain
+    return cookie.secure or not name.startswith("__secure-")
+
+
+def cookie_name(line: str) -> str:
+    """Return the name of the cookie of ``line``, whether it is valid or not; "" for none."""
+    return line.partition("=")[0].strip(_BLANKS)
 
 
 def _split(text: str) -> tuple[str, str, str]:

@@ -2,8 +2,8 @@
 
 What a server sets is read by ``core.set_cookie``. As with curl, and RFC 6265: a cookie is for the host
 that set it, on any port, by http and https; with Domain also for the other hosts of that domain; with
-Secure over TLS only. http.cookiejar looks at every domain it has for each request, so a jar is made here of
-the few domains that a host belongs to.
+Secure over TLS only, or to this machine. http.cookiejar looks at every domain it has for each request, so
+a jar is made here of the few domains that a host belongs to.
 
 There is no list of public suffixes. No cookie is for all hosts of a domain of one label, or of one like
 ``co.uk`` (``strict_domain`` of http.cookiejar). Where strangers share a longer domain, one of them can set
@@ -34,6 +34,7 @@ _PER_DOMAIN = 200
 _LARGEST = 8 << 10  # of one cookie with its attributes; curl and browsers keep 4 KiB of name and value
 _ROOM = 16 << 20  # for all
 _OVERHEAD = 1 << 10  # of each cookie in memory
+_LOOPBACK = ("localhost", "127.0.0.1", "[::1]")  # the spellings that curl takes for secure
 
 
 class Cookies:
@@ -110,6 +111,10 @@ class _Policy(DefaultCookiePolicy):
         ):
             return False
         return super().set_ok(cookie, request)
+
+    def return_ok_secure(self, cookie: Cookie, request: Any) -> bool:
+        """Return whether what ``cookie`` says of Secure allows ``request``; nobody listens on loopback."""
+        return _host(request.get_full_url()) in _LOOPBACK or super().return_ok_secure(cookie, request)
 
     def path_return_ok(self, path: str, request: Any) -> bool:
         """Return whether a cookie for ``path`` is for ``request``: RFC 6265 §5.1.4."""

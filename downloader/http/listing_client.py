@@ -78,6 +78,11 @@ class ListingClient:
                 self._fallback_count += 1
                 while self._resting:
                     self._resting.pop().close()
+        try:
+            return self._requests.read(url, _LARGEST)
+        except FetchError as error:
+            if not error.cookie_came:
+                raise
         return self._requests.read(url, _LARGEST)
 
     def _make_template(self, base: str) -> tuple[str, Origin, bytes, bytes]:
@@ -131,6 +136,8 @@ class ListingClient:
         except OSError:
             raise NeedsRequestsClient from None
         body = parser.completed[0][1]
+        if isinstance(body, FetchError) and body.sets_cookie:
+            raise NeedsRequestsClient
         if isinstance(body, Exception):
             raise _for_listing(body)
         whole = self._large.body if isinstance(body, CheckedWriter) else body

@@ -6,7 +6,7 @@ from downloader.process import patching
 
 patching.require()
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 from requests.utils import select_proxy
@@ -16,6 +16,8 @@ from urllib3.util import parse_url
 from downloader.http.cookies import Cookies
 
 __all__ = ["Origin"]
+
+_MAX_VAIN = 32
 
 
 class Origin:
@@ -27,7 +29,8 @@ class Origin:
     ``proxy``: its URL, "" if there is none; ``forwarded``: the proxy forwards the requests instead of
     opening a tunnel. ``plain``: connections are a socket, or TLS on a socket, and not TLS within the TLS of
     a proxy. ``host``: its name or address. ``peer``: whom connections are opened to, with the port: it, or
-    its proxy. ``has_extra_headers``: some requests have headers of their own.
+    its proxy. ``has_extra_headers``: some requests have headers of their own. ``vain_cookies``: names of
+    those that its refusals set and that are not kept, as they are deleted, or for others.
     """
 
     __slots__ = (
@@ -46,6 +49,7 @@ class Origin:
         "proxies",
         "proxy",
         "site",
+        "vain_cookies",
         "variant",
     )
 
@@ -73,6 +77,12 @@ class Origin:
         self._sends_cookies = False
         self.pool: Any = None
         self.has_extra_headers = False
+        self.vain_cookies: frozenset[str] = frozenset()
+
+    def note_vain(self, names: Iterable[str]) -> None:
+        """Note that cookies of ``names``, which a refusal has set, are not kept."""
+        if len(self.vain_cookies) < _MAX_VAIN:
+            self.vain_cookies |= set(names)
 
     @property
     def sends_cookies(self) -> bool:

@@ -256,8 +256,9 @@ class RequestsClient:
         first, hops, left = origin, 0, False
         try:
             while True:
+                cookies = session.cookies_for(origin, url)
                 try:
-                    response = session.get_file(url, origin, extra)
+                    response = session.get_file(url, origin, extra, cookies)
                 except Exception as error:
                     if is_stale(error):
                         continue  # retry on another connection; a new one is never stale
@@ -265,7 +266,7 @@ class RequestsClient:
                 if response.status in stored:
                     return response, url, hops, origin.key
                 try:
-                    before, url = url, self._follow(url, response, hops, origin)
+                    before, url = url, self._follow(url, response, hops, origin, cookies)
                 finally:
                     _discard_response(response)
                 target = session.origin(url, bare=True)
@@ -289,13 +290,21 @@ class RequestsClient:
             failed.requests, failed.origin = hops + 1, origin.key
             raise failed from error
 
-    def _follow(self, url: str, response: Any, hops: int, origin: Origin) -> str:
-        """Return the URL that ``response`` redirects to. Raises FetchError if it is not a redirect."""
+    def _follow(self, url: str, response: Any, hops: int, origin: Origin, cookies: str) -> str:
+        """Return the URL that ``response`` redirects to. Raises FetchError if it is not a redirect.
+
+        ``cookies``: those that were sent.
+        """
         locations = response.headers.getlist("Location")
         if response.status not in REDIRECTS or not locations:
             if response.status == PROXY_LOGIN and origin.forwarded:
                 raise proxy_login_refused()  # by the proxy, which answers in place of the server
-            raise _refusal(response)
+            failed = _refusal(response)
+            # It has set one, or another response that came meanwhile.
+            failed.cookie_came = (
+                failed.answered and not cookies and bool(self._session.cookies_for(origin, url))
+            )
+            raise failed
         # http.client decodes fields as Latin-1. Bytes that are not UTF-8 stay what they are.
         location = only_location(locations).encode("latin-1").decode("utf-8", "surrogateescape")
         return next_url(url, location, hops, self._config.redirects)

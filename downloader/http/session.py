@@ -31,6 +31,7 @@ from downloader.config.config import Config
 from downloader.core.netrc import login_for
 from downloader.core.no_proxy import parse_no_proxy
 from downloader.core.robots import product_token
+from downloader.core.set_cookie import cookie_name
 from downloader.core.urls import login_of, sent_url
 from downloader.errors import FetchError
 from downloader.http.connection_pool import Census, pool_classes
@@ -193,11 +194,17 @@ class HttpSession(requests.Session):
             return self._origin(url), b"/"
         return self._origin(url[:start]), url[start:].encode("ascii")
 
-    def get_file(self, url: str, origin: Origin, extra: tuple[tuple[str, str], ...] = ()) -> Any:
+    def cookies_for(self, origin: Origin, url: str) -> str:
+        """Return the cookies that servers have set for ``url``, of ``origin``, as one field."""
+        return self.kept_cookies.header(_seen_url(origin, url)) if origin.sends_cookies else ""
+
+    def get_file(
+        self, url: str, origin: Origin, extra: tuple[tuple[str, str], ...] = (), cookies: str = ""
+    ) -> Any:
         """GET ``url``, which belongs to ``origin``; return urllib3's response, its body unread.
 
-        ``extra`` header fields replace those of the same name. Raises what requests raises;
-        ``http.exceptions`` translates that to FetchError.
+        ``extra`` header fields replace those of the same name. ``cookies``: see ``cookies_for``. Raises
+        what requests raises; ``http.exceptions`` translates that to FetchError.
         """
         request = requests.PreparedRequest()
         request.method = "GET"
@@ -211,10 +218,10 @@ class HttpSession(requests.Session):
                 request.headers.pop(name, None)
             for name, value in extra:
                 request.headers.add(name, value)  # type: ignore[attr-defined]
-        if origin.sends_cookies and (kept := self.kept_cookies.header(_seen_url(origin, url))):
+        if cookies:
             request.headers = request.headers.copy()
             given = request.headers.getlist("Cookie")  # type: ignore[attr-defined]
-            request.headers["Cookie"] = cookie_line(given, kept)
+            request.headers["Cookie"] = cookie_line(given, cookies)
         request._lane_origin = origin  # type: ignore[attr-defined]
         # urllib3 normalizes the URL that it is given, so the target is passed beside it.
         target, base = self.target(url).decode("ascii"), "/"
@@ -234,7 +241,10 @@ class HttpSession(requests.Session):
             target=target,
         )
         if "Set-Cookie" in response.headers:
-            self.kept_cookies.take(_seen_url(origin, url), response.headers.getlist("Set-Cookie"))
+            lines = response.headers.getlist("Set-Cookie")
+            self.kept_cookies.take(_seen_url(origin, url), lines)
+            if response.status >= 400 and not origin.sends_cookies:
+                origin.note_vain(map(cookie_name, lines))
         return response
 
     def try_elsewhere(self, key: str) -> None:

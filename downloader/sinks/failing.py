@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from downloader.core.file_errors import Step, advice, code_of
+from downloader.core.file_errors import Step, advice, advice_for_shard, code_of
 from downloader.errors import DestinationError, FetchError
 
-__all__ = ["content_error", "destination_error", "file_error"]
+__all__ = ["content_error", "destination_error", "file_error", "shard_error"]
 
 _REASONS = {
     "bad-name": "the file system of DEST refuses this name",
@@ -26,6 +26,13 @@ def content_error(error: OSError, name: str) -> FetchError | DestinationError:
     """
     code = code_of(error.errno or 0, Step.CONTENT)
     return file_error(error, name, code) if code == "too-large" else destination_error(error, name)
+
+
+def shard_error(error: OSError, name: str) -> DestinationError:
+    """Return the DestinationError of the shard, or the part of one, at ``name``."""
+    if isinstance(error, DestinationError):
+        return error
+    return DestinationError(f"cannot store {name}: {advice_for_shard(error)}")
 
 
 def destination_error(error: OSError, name: str, number: int | None = None) -> DestinationError:

@@ -202,6 +202,7 @@ class UrlList:
         except ConfigError as error:
             # The files were there when the run began.
             raise SourceError(str(error)) from None
+        in_shards = config.sink_kind.shard_items(config) > 0
         return UrlLister(
             files,
             "standard input" if config.source == "-" else config.shown_source,
@@ -210,9 +211,10 @@ class UrlList:
             options=_identify_options(config),
             mirror=config.layout == "mirror",
             colon=config.colon,
-            full=config.sink_kind.shard_items(config) > 0,
-            # In shards no file has the name.
-            literal=config.naming > 2 and not config.sink_kind.shard_items(config),
+            full=in_shards,
+            # In shards no file has the name, and what is thrown away has none.
+            cut=in_shards or not config.sink_kind.keeps,
+            literal=config.naming > 2 and not in_shards,
             naming=config.naming,
         )
 

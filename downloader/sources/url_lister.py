@@ -79,8 +79,8 @@ class UrlLister:
     ConfigError is also raised where a file is found to be no list, or not to be readable, before any item
     was returned. ``shown``: the name of the list in messages. ``options``: see ``Cursor``. ``mirror``: the
     layout is; ``colon``: see ``core.naming.url_path``. ``full``: the store has shards, so a page has as
-    many items as were asked for, as long as its file has them and a batch has room for them. ``literal``,
-    ``naming``: see ``ItemMaker``.
+    many items as were asked for, as long as its file has them and a batch has room for them. ``cut``,
+    ``literal``, ``naming``: see ``ItemMaker``.
     """
 
     def __init__(
@@ -94,10 +94,12 @@ class UrlLister:
         mirror: bool,
         colon: str,
         full: bool = False,
+        cut: bool = False,
         literal: bool = False,
         naming: int = NAMING,
     ) -> None:
         self._full = full
+        self._cut = cut
         self._files = files
         self._shown = shown
         self._reading = reading
@@ -136,7 +138,7 @@ class UrlLister:
             mirror=self._mirror,
             colon=self._colon,
             checksums=self._reading.checksums,
-            cut=self._full,
+            cut=self._cut,
             literal=self._literal,
             naming=self._naming,
         )

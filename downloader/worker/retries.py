@@ -38,12 +38,17 @@ class Retries:
         """Schedule another attempt after one failed with ``error``; return whether there is one.
 
         ``retry``: the same URL may succeed. Each mirror is tried, or left out as its host is paused, before
-        a pause is made; one that failed for good is not tried again.
+        a pause is made; one that failed for good is not tried again. Where it was refused without a
+        cookie, and one is there by now, it has one attempt more, whatever --retries is.
         """
         if error.code == "checksum-mismatch":
             # Bytes that were damaged on the way are right the next time, others are not.
             task.mismatches += 1
             retry = retry and task.mismatches == 1
+        with_cookie = self.lacked_cookie(task, error)
+        if with_cookie:
+            task.cookie_tried, retry = True, True
+            task.extra += 1
         spent = task.attempts - task.extra
         other, allowed = None, self._policy.allows(spent, retry)
         if task.item.mirrors and not _is_of_the_item(error, task):
@@ -55,8 +60,17 @@ class Retries:
         if other is not None:
             self._try_mirror(task, other, spent if retry else 0, error, now)
         else:
+            spent = max(spent, 1) if with_cookie and error.transient else spent
             self._schedule.add_later(task, now + self._pause(spent, error.retry_after))
         return True
+
+    def lacked_cookie(self, task: FetchTask, error: FetchError) -> bool:
+        """Return whether ``task`` was refused without a cookie, which it is to be requested with, once.
+
+        Servers set one with the refusal (sessions, bot walls, load balancers), and let in who has it. What
+        is in flight by then has none.
+        """
+        return error.cookie_came and not task.cookie_tried
 
     def _pause(self, spent: int, asked: float | None = None) -> float:
         return self._policy.delay(spent, random(), asked) if spent > 0 else 0.0

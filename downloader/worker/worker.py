@@ -382,8 +382,13 @@ class Worker:
         if slow or not self.mirrors.leave(task, monotonic() + _SLOW):
             self.schedule.demote(task)
 
-    def fall_back(self, task: FetchTask) -> None:
-        """Requeue ``task`` for the requests client."""
+    def fall_back(self, task: FetchTask, refused: FetchError | None = None) -> None:
+        """Requeue ``task`` for the requests client; ``refused``: what its host has answered.
+
+        The attempt is the one that the requests client makes.
+        """
+        if refused is not None and refused.asks_to_wait:
+            self.hosts.failed(task.host, refused, fresh=False, began=task.sent)
         task.path = None
         self.requeue([task])
 
@@ -437,6 +442,8 @@ class Worker:
         elif retry and not error.answered and self.stopped.interrupted(began, now):
             self._uncharged(task)
             return
+        elif self.retries.lacked_cookie(task, error) and not error.asks_to_wait:
+            pass  # what it is refused for says nothing about the host
         elif (wait := self.hosts.failed(host, error, fresh, began)) is not None and not task.item.mirrors:
             self._uncharged(task, wait)
             return

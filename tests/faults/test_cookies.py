@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 
 import pytest
-from servers import Certificates, Request, Server, Step, download, ok, redirect, status
+from servers import Certificates, Request, Server, Step, Until, download, listing, ok, redirect, status
 from servers.names import name_server
 
 QUICK = ("--deadline", "5s", "--retries", "0", "--workers", "1", "--connections", "1")
@@ -35,6 +36,7 @@ CASES = {
     "address": ("http://127.0.0.1", "Domain=127.0.0.1", "http://127.0.0.1+", True),
     "part": ("http://127.0.0.1", "Domain=0.0.1", "http://127.0.0.1+", False),
     "label": ("http://intranet", "Domain=intranet", "http://intranet+", True),
+    "loopback": ("http://localhost", "Secure", "http://localhost+", True),
     "empty": (A, "Domain=", PORT, True),
     "large": (A, f"X={'x' * 10_000}", A, False),
 }
@@ -72,7 +74,7 @@ ATTRIBUTES = {
     "Version=2": True,
     "Version=x": True,
     "HttpOnly=yes; Discard=no; Comment; Partitioned": True,
-    "Secure=no": False,
+    "Secure=no": True,  # it is sent to 127.0.0.1, as with curl
     "X=\x1f": False,
 }
 VALUES = ("", '"a, b"', "a=b==", '{"a":1}', "\xc3\xa0")  # the last is à in UTF-8
@@ -112,6 +114,105 @@ def test_cookies_go_where_they_are_for(lane: str, tmp_path: Path) -> None:
         assert {case: body == b"sent" for case, body in result.files.items()} == {
             case: sent for case, (_, _, _, sent) in CASES.items()
         }
+
+
+# What a server answers without its cookies, and what it sets with that.
+REFUSALS = {
+    "401": (401, ()),
+    "403": (403, ()),
+    "404": (404, ()),
+    "429": (429, ()),
+    "500": (500, ()),
+    "503": (503, ()),
+    "403-pause": (403, ("Retry-After: 1",)),
+    "503-pause": (503, ("Retry-After: 1",)),
+}
+
+
+@pytest.mark.parametrize("how", [(), ("--pipeline", "8"), ("--lane", "requests")], ids="-".join)
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_a_refusal_sets_the_cookies_that_let_in(refusal: str, how: tuple[str, ...], tmp_path: Path) -> None:
+    """All its cookies are kept, and what was refused without them is requested again at no charge."""
+    code, more = REFUSALS[refusal]
+
+    def answer(request: Request) -> list[Step]:
+        if request.header("Cookie") == "a=1; b=2":
+            return ok(request.target.encode())
+        return status(code, "Set-Cookie: a=1; Path=/", "Set-Cookie: b=2; Path=/", *more, body=b"no")
+
+    with Server(default=answer) as server:
+        urls = [f"{server.url}/{number}" for number in range(200)]
+        result = download("-", tmp_path / "d", "--retries", "0", *how, stdin="\n".join(urls))
+        assert (result.exit, result.codes) == (0, {}), result.stderr
+        assert result.files == {str(number): f"/{number}".encode() for number in range(200)}
+        # By the pipelined client, perhaps for a recheck, by the other one, and with the cookies.
+        assert max(server.count(f"/{number}") for number in range(100, 200)) <= 6
+
+
+@pytest.mark.parametrize("lane", LANES)
+@pytest.mark.parametrize(
+    "attributes", ["Path=/", "Path=/elsewhere", "Max-Age=0", "Domain=other.test", "Max-Age=1; Path=/"]
+)
+def test_what_stays_refused_with_a_cookie_fails(attributes: str, lane: str, tmp_path: Path) -> None:
+    """Pages of files that are not there set a cookie each time, of use or not; the others are stored."""
+
+    def answer(request: Request) -> list[Step]:
+        if int(request.target[1:]) % 4:
+            return ok(b"body")
+        return status(
+            404, f"Set-Cookie: s={request.at}; {attributes}", "Connection: keep-alive", body=b"no"
+        )
+
+    with Server(default=answer) as server:
+        urls = [f"{server.url}/{number}" for number in range(400)]
+        result = download(
+            "-", tmp_path / "d", "--workers", "1", "--per-host", "8", "--lane", lane, stdin="\n".join(urls)
+        )
+        assert (result.exit, len(result.files)) == (1, 300)
+        assert result.codes == {str(number): "http-404" for number in range(0, 400, 4)}
+        assert {failure["attempts"] for failure in result.failures.values()} <= {1, 2}
+        # But for what was in flight when the first of them came, each is requested once.
+        refused = [
+            server.count(f"/{number}") for number in range(0, 400, 4) if len(server.seen(f"/{number}")) > 1
+        ]
+        assert len(refused) < 100
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_a_listing_that_is_refused_without_a_cookie(lane: str, tmp_path: Path) -> None:
+    def page(request: Request) -> list[Step]:
+        if request.header("Cookie") == "a=1; b=2":
+            return listing(["x"])
+        return status(403, "Set-Cookie: a=1; Path=/", "Set-Cookie: b=2; Path=/")
+
+    with Server({"/list": page, "/get/x": ok(b"x")}) as server:
+        result = download(server.url, tmp_path / "d", "--retries", "0", "--lane", lane)
+        assert (result.exit, result.files) == (0, {"x": b"x"}), result.stderr
+        assert server.count("/list") <= 3
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_a_cookie_that_came_from_another_port_while_a_refusal_was_under_way(
+    lane: str, tmp_path: Path
+) -> None:
+    came = Event()
+
+    def login(request: Request) -> list[Step]:
+        if request.header("Cookie"):
+            came.set()
+            return ok(b"in")
+        return ok(b"in", "Set-Cookie: a=1; Path=/")
+
+    def answer(request: Request) -> list[Step]:
+        return ok(b"in") if request.header("Cookie") == "a=1" else [Until(came), *status(403)]
+
+    with Server(default=answer) as server, Server(default=login) as other:
+        urls = [f"{server.url}/{number}" for number in range(8)]
+        urls += [f"{other.url}/login{number}" for number in range(100)]
+        result = download(
+            "-", tmp_path / "d", "--retries", "0", "--workers", "1", "--lane", lane, stdin="\n".join(urls)
+        )
+        assert (result.exit, result.codes) == (0, {}), result.stderr
 
 
 @pytest.mark.parametrize("lane", LANES)

@@ -205,6 +205,20 @@ def test_a_file_larger_than_the_file_system_takes_fails_alone(
     assert run_downloader("verify", tmp_path / "d").returncode == 0
 
 
+@pytest.mark.parametrize(("store", "most"), [("files", 1 << 20), ("tar", 8 << 20)])
+def test_advice_on_a_limit_of_the_size_of_files_fits_the_store(
+    run_downloader: Run, tmp_path: Path, store: str, most: int
+) -> None:
+    """The tool's own files exceed it, or a shard whose samples do not."""
+    with Server(files={f"{number}.bin": ok(bytes(100_000)) for number in range(100)}) as server:
+        done = run_downloader(
+            *(server.url, "-o", tmp_path / "d", "--store", store, "--workers", 1),
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)),
+        )
+    assert (done.returncode, "`ulimit -f`" in done.stderr) == (4, True), done
+    assert ("--shard-files" in done.stderr) == (store == "tar")
+
+
 def test_a_directory_removed_while_running_is_made_again(run_downloader: Run, tmp_path: Path) -> None:
     """A worker holds directories open; a file of one that was removed is stored, not refused."""
     root = tmp_path / "d"

@@ -257,8 +257,8 @@ class Owner:
         else:
             self.failures.append((job, error))
 
-    def fall_back(self, job: FetchTask) -> None:
-        self.handed.append(job)
+    def fall_back(self, task: FetchTask, refused: FetchError | None = None) -> None:
+        self.handed.append(task)
 
     def requeue(self, jobs: list[FetchTask]) -> None:
         self.queue.extendleft(reversed(jobs))

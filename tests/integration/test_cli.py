@@ -345,6 +345,17 @@ def test_binary_garbage_as_a_list(run_downloader: Run, tmp_path: Path) -> None:
     assert set(report["failed_by_error"]) == {"bad-url"}
 
 
+def test_names_that_are_too_long_are_cut_where_nothing_is_kept(run_downloader: Run, tmp_path: Path) -> None:
+    """A URL of 7 kB; two that differ at their ends are two files."""
+    long = "x" * 7000
+    with Server({f"/{long}{end}": ok() for end in "ab"}) as server:
+        (tmp_path / "l.txt").write_text("".join(f"{server.url}/{long}{end}\n" for end in "ab"))
+        done = run_downloader(
+            *(tmp_path / "l.txt", "-o", tmp_path / "d", *NOW, "--store", "null", "--json"),
+        )
+    assert (done.returncode, json.loads(done.stdout)["stored"]) == (0, 2), done
+
+
 @pytest.mark.parametrize("cut", [False, True])
 def test_invalid_gz(run_downloader: Run, tmp_path: Path, cut: bool) -> None:
     with Server({"/a": ok()}) as server:

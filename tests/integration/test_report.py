@@ -97,6 +97,23 @@ def test_many_failures_are_counted_not_listed(run_downloader: Run, tmp_path: Pat
     assert (tmp_path / "f").read_text().count("\n") == 1500
 
 
+def test_quiet_prints_errors_only(run_downloader: Run, tmp_path: Path) -> None:
+    dest = tmp_path / "d"
+    with Server(files={"a": ok(b"a"), "b": Nth(status(404), ok(b"b"))}) as server:
+        failing = run_downloader(server.url, "-o", dest, *ONE, "-q")
+        assert (failing.returncode, failing.stdout) == (1, "")
+        assert failing.stderr == "downloader: error: 1 of 2 files failed\n"
+        again = run_downloader(server.url, "-o", dest, *ONE, "-q")
+        assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
+        as_json = run_downloader(server.url, "-o", dest, *ONE, "-q", "--json")
+        assert json.loads(as_json.stdout)["complete"]
+    verified = run_downloader("verify", dest, "-q")
+    assert (verified.returncode, verified.stdout, verified.stderr) == (0, "", "")
+    (dest / "a").write_bytes(b"x")
+    verified = run_downloader("verify", dest, "-q")
+    assert (verified.returncode, "damaged: a\n" in verified.stdout) == (1, True)
+
+
 def test_quiet_and_verbose(run_downloader: Run, tmp_path: Path) -> None:
     counts = []
     for option in ("-q", "", "-v", "-vv"):

@@ -40,6 +40,24 @@ def test_name_and_value(pair: str, expected: tuple[str, str] | None) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "kept"),
+    [
+        ("__Secure-a=1", False),
+        ("__secure-a=1; Path=/", False),
+        ("__Secure-a=1; Secure", True),
+        ("__Host-a=1; Path=/", False),
+        ("__Host-a=1; Secure", False),
+        ("__HOST-a=1; Secure; Path=/a", False),
+        ("__Host-a=1; Secure; Path=/; Domain=a.test", False),
+        ("__Host-a=1; Secure; Path=/", True),
+        ("__Secure=1", True),
+    ],
+)
+def test_prefixes_of_names_promise(line: str, kept: bool) -> None:
+    assert (parse_set_cookie(line, NOW) is not None) == kept
+
+
+@pytest.mark.parametrize(
     ("attributes", "expected"),
     [
         ("Max-Age=3600", {"expires": NOW + 3600}),

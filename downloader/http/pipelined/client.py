@@ -381,15 +381,26 @@ class PipelinedClient:
                     raise body
                 self._store(state, task, body)
             except FetchError as error:
-                error.wire = 1
-                if state is not None and error.code in _CONTRADICTIONS:
-                    state.contradicted()
-                self._owner.attempt_failed(task, error, task.sent)
+                self._failed(state, task, error)
             except DestinationError as error:
                 for _, rest in islice(completed, at, None):
                     discard_body(rest)
                 self._owner.fatal(error)
                 return
+
+    def _failed(self, state: OriginState | None, task: FetchTask, error: FetchError) -> None:
+        """Report that the response to ``task`` is no file."""
+        if error.sets_cookie and error.sets_cookie not in task.origin.vain_cookies:
+            self._owner.fall_back(task, error)
+            return
+        error.wire = 1
+        if state is not None and error.code in _CONTRADICTIONS:
+            state.contradicted()
+        if error.answered and self._cookies.changes:
+            # One may have come while the response was under way, or held.
+            url = f"{task.origin.key}{task.target.decode('ascii')}"
+            error.cookie_came = bool(self._session.cookies_for(task.origin, url))
+        self._owner.attempt_failed(task, error, task.sent)
 
     def _stored(self, task: FetchTask, state: OriginState | None, count: int = 1) -> None:
         """Report that ``count`` tasks of the batch and host of ``task`` are stored."""

@@ -24,6 +24,7 @@ class HeaderShape(NamedTuple):
     length: bytes = b""
     retry_after: bytes = b""
     via: bool = False
+    set_cookie: bytes = b""
 
 
 def shape_of(names: tuple[bytes, ...], limited: bool) -> HeaderShape:
@@ -42,4 +43,5 @@ def shape_of(names: tuple[bytes, ...], limited: bool) -> HeaderShape:
         length=b"" if odd else length,
         retry_after=spelt.get(b"retry-after", b""),
         via=via,
+        set_cookie=spelt.get(b"set-cookie", b""),
     )

@@ -32,8 +32,8 @@ class Owner(Protocol):
     def attempt_failed(self, task: FetchTask, error: FetchError, began: float) -> None:
         """Report that an attempt at ``task``, sent at ``began``, has failed."""
 
-    def fall_back(self, task: FetchTask) -> None:
-        """Fetch ``task`` through the requests client."""
+    def fall_back(self, task: FetchTask, refused: FetchError | None = None) -> None:
+        """Fetch ``task`` through the requests client; ``refused``: what its host has answered."""
 
     def requeue(self, tasks: list[FetchTask]) -> None:
         """Queue unanswered ``tasks`` again without charging an attempt."""

@@ -23,6 +23,7 @@ from typing import Protocol
 import httptools
 
 from downloader.core.content_check import check_length
+from downloader.core.set_cookie import cookie_name
 from downloader.errors import DestinationError, FetchError
 from downloader.http.exceptions import PROXY_LOGIN, refusal
 from downloader.http.pipelined.header_shape import MAX_USUAL, HeaderShape, shape_of
@@ -290,7 +291,10 @@ class ResponseParser:
             raise NeedsRequestsClient  # which knows whether a proxy is in between
         if status >= 400:
             value = fields.get(shape.retry_after)
-            raise refusal(status, value.decode("latin-1") if value is not None else None)
+            failed = refusal(status, value.decode("latin-1") if value is not None else None)
+            if shape.set_cookie:
+                failed.sets_cookie = cookie_name(fields[shape.set_cookie].decode("latin-1"))
+            raise failed
         if status not in STORED:
             raise NeedsRequestsClient
         if shape.plain:

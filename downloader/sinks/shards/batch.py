@@ -17,7 +17,7 @@ from downloader.core.shard_keys import UNKNOWN, extension_of
 from downloader.errors import failure_kind
 from downloader.files.directory import Directory
 from downloader.messages import DUPLICATE, Item, Lease, ResponseInfo
-from downloader.sinks.failing import content_error, destination_error
+from downloader.sinks.failing import content_error, shard_error
 from downloader.sinks.shards.files import SealedShard, part_path, seal
 from downloader.sinks.shards.jobs import FailedItem, ShardJob
 from downloader.sinks.shards.keys import ShardKeys
@@ -228,7 +228,7 @@ class ShardBatch:
         try:
             self.part.mend()
         except OSError as error:
-            raise destination_error(error, str(path)) from error
+            raise shard_error(error, str(path)) from error
         self.part.close()
         if not self._samples:
             path.unlink(missing_ok=True)
@@ -236,7 +236,7 @@ class ShardBatch:
             try:
                 seal(self._sink.home, self._shard, SealedShard(content.marks, list(content.failures)))
             except OSError as error:
-                raise destination_error(error, str(path)) from error
+                raise shard_error(error, str(path)) from error
             published = self._sink.publisher.publish(
                 ShardJob(
                     self._shard,

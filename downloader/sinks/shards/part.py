@@ -13,7 +13,7 @@ import posix
 
 from downloader.files.directory import Entry
 from downloader.process.long_work import PIECE, in_thread
-from downloader.sinks.failing import destination_error
+from downloader.sinks.failing import shard_error
 from downloader.sinks.shards.samples import WholeSample, samples
 from downloader.sinks.shards.ustar import BLOCK, header
 
@@ -55,7 +55,7 @@ def recover(path: Entry, expected: dict[str, tuple[int, int]]) -> list[WholeSamp
         finally:
             posix.close(fd)
     except OSError as error:
-        raise destination_error(error, str(path)) from error
+        raise shard_error(error, str(path)) from error
 
 
 def _rewritten(fd: int, path: Entry, kept: list[WholeSample]) -> list[WholeSample]:
@@ -147,7 +147,7 @@ class Part:
         try:
             fd = self._open()
         except OSError as error:
-            raise destination_error(error, str(self._path)) from error
+            raise shard_error(error, str(self._path)) from error
         room = Room(self._end, before, size, after)
         try:
             os.ftruncate(fd, room.end)
@@ -211,7 +211,7 @@ class Part:
             self._open()
             _write_pieces(self._fd, pieces, size, self._end)
         except OSError as error:
-            raise destination_error(error, str(self._path)) from error
+            raise shard_error(error, str(self._path)) from error
         self._end += size
         self._written()
 
@@ -229,7 +229,7 @@ class Part:
         try:
             posix.close(fd)
         except OSError as error:  # a file system over a network may tell only now what it could not write
-            raise destination_error(error, str(self._path)) from error
+            raise shard_error(error, str(self._path)) from error
 
 
 class Room:

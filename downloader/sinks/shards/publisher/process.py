@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from downloader.core.bucket_place import is_bucket
-from downloader.core.file_errors import advice
+from downloader.core.file_errors import advice, advice_for_shard
 from downloader.core.frames import Unpacker, pack
 from downloader.errors import ConfigError
 from downloader.files.directory import Directory as Home
@@ -81,7 +81,7 @@ def serve() -> int:
             home = home or open_home(Path(settings.home))
             answer = _answer(job, settings, place, home)
         except (ConfigError, OSError) as error:
-            text = advice(error) if isinstance(error, OSError) else str(error)
+            text = advice_for_shard(error) if isinstance(error, OSError) else str(error)
             answer = NotPublished(job.number, f"cannot publish shard {job.number:05d}: {text}")
         except BucketError as error:
             answer = NotPublished(
