@@ -74,8 +74,9 @@ def unlike(case: Case, cause: str) -> str:
         )
     through = (using + len(held)) / max(1, using)
     if verdict == "concurrent" and len(held) >= _SOME and through >= least_slope(using + len(held)):
+        who = "threads of the pool" if case.in_threads else "greenlets"
         return (
-            f"no verdict: through the client HTTPS is concurrent, but {len(held)} greenlets waited at"
+            f"no verdict: through the client HTTPS is concurrent, but {len(held)} {who} waited at"
             f" {case.where(held[0])} while {using} used one; {_ADVICE}"
         )
     return ""

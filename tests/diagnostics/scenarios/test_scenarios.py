@@ -90,7 +90,6 @@ COVERED = {
     },
     "pyopenssl-vendored-copy": {"copy_in_the_project"},  # vendored_copy
     "rate-limit": {"rate_limited/chosen"},  # rate_limited/demanded
-    "small-pool": {"pool_of_four"},  # semaphore_of_four
 }
 OFFLINE = [
     each
