@@ -84,7 +84,9 @@ class _Stream:
             )
         reading, writing = os.pipe()
         stopped, stop = os.pipe()
-        thread = threading.Thread(target=self._pass_on, args=(writing, stopped), daemon=True)
+        thread = threading.Thread(
+            target=self._pass_on, args=(writing, stopped), name="standard input", daemon=True
+        )
         thread.start()
         try:
             yield reading

@@ -75,11 +75,11 @@ class PoolThreads(object):
             if spot is not None:
                 spots.append(spot)
         if turns.stand(using, spots):
-            self._seen, self.using = self._seen + 1, using
-            self._found = sorted(spots, key=lambda each: -spots.count(each))
-        else:
-            self._seen = 0
-            self._over = using > 1
+            self._seen += 1
+            if len(spots) > len(self._found):  # there are ever fewer towards the end
+                self._found, self.using = sorted(spots, key=lambda each: -spots.count(each)), using
+        elif using > 1:
+            self._seen, self._over = 0, True
 
 
 def _idle():
