@@ -54,8 +54,8 @@ class Scenario:
 
     ``app``: as for ``--app``, relative to ``folder``; ``command``: what is checked instead; ``expected_2``:
     what is expected on Python 2, None where it is ``expected``; ``pythons``: versions, best first, empty
-    for any; ``path``: what is on its PYTHONPATH; ``server``: it brings a server; ``input``: what the command
-    reads.
+    for any; ``path``: what is on its PYTHONPATH; ``server``: it brings a server; ``input``: what is read by
+    its command.
     """
 
     folder: str
