@@ -419,14 +419,17 @@ class _Watch:
             return []
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_GRACE)
-        notes, code = [], self._process.poll()
-        ended = f"was killed by signal {-code}" if code and code < 0 else f"ended with exit code {code}"
-        if code and not left["connected"]:
+        notes, code = [], self._process.poll() or 0  # below 0: killed, perhaps since it was probed
+        if code > 0 and not left["connected"]:
             raise ProbeError(
-                f"{self._shown} {ended}, before it made an HTTPS connection{self._last_output()}"
+                f"{self._shown} ended with exit code {code}, before it made an HTTPS connection"
+                f"{self._last_output()}"
             )
-        if code:
-            notes.append(f"the command {ended}, after it had made HTTPS connections{self._last_output()}")
+        if code > 0:
+            notes.append(
+                f"the command ended with exit code {code}, after it had made HTTPS connections"
+                f"{self._last_output()}"
+            )
         if not left["connected"] and self._at_a_terminal():
             notes.append(f"the command has fetched nothing: {AT_A_TERMINAL}")
         return notes

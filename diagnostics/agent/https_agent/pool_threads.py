@@ -5,6 +5,7 @@ waits in C has no frame, so a lock is known by the names that the waiting functi
 is made once, the others come to a connection; so it is a turn only where the same is seen twice in a row.
 """
 
+import opcode
 import sys
 
 from . import clocks, fetchers, frames, native, sampler, turns
@@ -19,6 +20,7 @@ _TWICE = 2
 _OBSERVES = 0.3  # seconds without a CPU in which others may come to a connection
 _QUIET = 0.1  # seconds without another one after which no more are expected
 _SLEEPS = 0.01
+_NEAR = 4  # instructions
 
 
 class PoolThreads(object):
@@ -99,9 +101,19 @@ def _waits(frame, codes):
     names = [name for name, file, _ in called if file in turns.OF_LOCKS]
     if called and not (names and names[-1] in ("acquire", "__enter__")):
         return None
-    if not called and not _knows_taken_lock(outer):
+    if not called and not (_enters(outer) or _knows_taken_lock(outer)):
         return None
     return frames.user(outer) or frames.caller(outer)
+
+
+def _enters(frame):
+    # type: (Any) -> bool
+    """Return whether ``frame`` is at the beginning of a `with`, where it waits in C."""
+    code = bytearray(frame.f_code.co_code)
+    before = max(0, frame.f_lasti - 2 * _NEAR)
+    names = [opcode.opname[each] for each in code[frame.f_lasti : before - 1 if before else None : -2]]
+    # From Python 3.14 on it is a call of what is looked up just before.
+    return names[:1] in (["BEFORE_WITH"], ["SETUP_WITH"]) or "LOAD_SPECIAL" in names
 
 
 def _knows_taken_lock(frame):

@@ -279,7 +279,7 @@ KNOWN = (
         "the exit code of a command is not looked at",
         "a command that ends with an error before it has fetched is called concurrent",
         "_Watch.notes",
-        'code and not left["connected"]',
+        'code > 0 and not left["connected"]',
         "False",
         (f"{ENDS}test_command_that_exits_before_it_fetches[message]",),
     ),
