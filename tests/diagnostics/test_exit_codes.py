@@ -130,6 +130,16 @@ def test_command_that_fails_shows_its_error(run, write, program):
     assert "cannot start: [ 1, 2, ]" in answer.line
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="needs exception groups")
+def test_errors_of_a_group_are_shown(run, write):
+    write(
+        "app", "import gevent\nraise ExceptionGroup('cannot start', [OSError('no disk'), KeyError('A')])\n"
+    )
+    answer = run("--", sys.executable, "app.py")
+    assert answer.code == 4
+    assert "cannot start (2 sub-exceptions): OSError: no disk; KeyError: 'A' (app.py:2)" in answer.line
+
+
 ENDS = {
     "message": "sys.exit('error: API_TOKEN is not set')",
     "code": "print('API_TOKEN is not set', file=sys.stderr); sys.exit(2)",
