@@ -49,27 +49,27 @@ RUNS = [
     {
         "name": "lock",
         "COMMAND": ["python", "turns_in_a_package.py", "lock"],
-        "EXPECT": {"verdict": "none", "error": "*greenlets waited at *guarded_client.py:36 *"},
+        "EXPECT": {"verdict": "none", "error": "*greenlets waited at *guarded_client.py:36, in a package*"},
     },
     {
         "name": "decorated",
         "COMMAND": ["python", "turns_in_a_package.py", "decorated"],
-        "EXPECT": {"verdict": "none", "error": "*greenlets waited at *guarded_client.py:25 *"},
+        "EXPECT": {"verdict": "none", "error": "*greenlets waited at *guarded_client.py:25, in a package*"},
     },
     {
         "name": "semaphore",
         "COMMAND": ["python", "turns_in_a_package.py", "semaphore"],
-        "EXPECT": {"verdict": "none", "error": "*greenlets waited at *guarded_client.py:36 *"},
+        "EXPECT": {"verdict": "none", "error": "*greenlets waited at *guarded_client.py:36, in a package*"},
     },
     {
         "name": "writer",
         "COMMAND": ["python", "turns_in_a_package.py", "writer"],
-        "EXPECT": {"verdict": "none", "error": "*greenlets waited at *guarded_client.py:56 *"},
+        "EXPECT": {"verdict": "none", "error": "*greenlets waited at *guarded_client.py:56, in a package*"},
     },
     {
         "name": "queue",
         "COMMAND": ["python", "turns_in_a_package.py", "queue"],
-        "EXPECT": {"verdict": "none", "error": "*greenlets waited at *guarded_client.py:71 *"},
+        "EXPECT": {"verdict": "none", "error": "*greenlets waited at *guarded_client.py:71, in a package*"},
     },
     {
         "name": "worker",

@@ -76,6 +76,7 @@ class Wait(object):
         self.at = outer.f_code, outer.f_lasti
         self._calls = outer, _codes(greenlet.gr_frame, outer)
         self.seconds = 0.0  # for which it sleeps
+        self.shares = False  # those that have a client have come through its function
         self.packaged = False  # it waits in a package, called by none of the user's functions
 
     def lasts(self):
@@ -134,6 +135,14 @@ def places(arrived, besides):
     return sorted(seen, key=lambda place: not place.connects)[:_GREENLETS]
 
 
+def _started():
+    # type: () -> List[Any]
+    """Return the greenlets that run now; a pool has made the next one already, and has not started it."""
+    kind = getattr(sys.modules.get("greenlet"), "greenlet", None)  # type: Any
+    found = [each for each in gc.get_objects() if issubclass(type(each), kind)]
+    return [each for each in found if each.gr_frame is not None]
+
+
 def _names():
     # type: () -> Tuple[str, ...]
     return tuple(name for name, _ in _KINDS)
@@ -185,12 +194,14 @@ def _wait(place, codes, variables, around):
         if kind == LOCK and _is_of_condition(place.frame, outer):
             kind = EVENT  # its workers may wait for work like that
         found = Wait(place.greenlet, kind, outer, kind == LOCK, False)
-        found.packaged, found.seconds = True, seconds or 0.0
+        found.packaged = found.shares = True
+        found.seconds = seconds or 0.0
         return found
-    turn = kind == LOCK and bool(codes & codes_of(outer))
+    shares = bool(codes & codes_of(outer))
+    turn = kind == LOCK and shares
     lent = kind == QUEUE and _lacks(outer, variables)
     found = Wait(place.greenlet, kind, outer, turn, lent)
-    found.seconds = seconds or 0.0
+    found.shares, found.seconds = shares, seconds or 0.0
     return found
 
 
@@ -330,14 +341,16 @@ def pass_on(waits, using, let_on, pause):
     # type: (List[Wait], Callable[[], List[Tuple[Any, bool]]], Callable[[], None], Callable[[float], None]) -> bool
     """Return whether those of ``waits`` go on one by one, each when the only request has ended.
 
+    Where they poll for their turn, greenlets that are started then may be ahead of them, each time.
     ``using``: gives the greenlets that make one, and whether they are stopped at it; ``let_on``: lets
     these go on; ``pause``: lets the program go on for so many seconds.
     """
-    return all(_goes_on(waits, using, let_on, pause) for _ in range(_TIMES)) and len(using()) < 2
+    known = _started()
+    return all(_goes_on(waits, using, let_on, pause, known) for _ in range(_TIMES)) and len(using()) < 2
 
 
-def _goes_on(waits, using, let_on, pause):
-    # type: (List[Wait], Callable[[], List[Tuple[Any, bool]]], Callable[[], None], Callable[[float], None]) -> bool
+def _goes_on(waits, using, let_on, pause, known):
+    # type: (List[Wait], Callable[[], List[Tuple[Any, bool]]], Callable[[], None], Callable[[float], None], List[Any]) -> bool
     polls = max([each.seconds for each in waits] or [0.0])
     soon = polls + _SOON
     found = using()
@@ -367,7 +380,20 @@ def _goes_on(waits, using, let_on, pause):
             break
         pause(_LOOKS)
     pause(polls)
-    return request.has_ended() and len(_gone(waits, pause)) == 1
+    gone = _gone(waits, pause)
+    ahead = not gone and _is_ahead(waits, using(), known)
+    return request.has_ended() and (len(gone) == 1 or ahead)
+
+
+def _is_ahead(waits, found, known):
+    # type: (List[Wait], List[Tuple[Any, bool]], List[Any]) -> bool
+    """Return whether the only greenlet with a request is a new one, while all others poll in its function.
+
+    ``known``: those that are not new; it is one of them from now on.
+    """
+    new = [greenlet for greenlet, _ in found if not any(each is greenlet for each in known)]
+    known.extend(new)
+    return len(found) == len(new) == 1 and all(each.kind == SLEEP and each.shares for each in waits)
 
 
 def _gone(waits, pause):
