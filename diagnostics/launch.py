@@ -44,6 +44,7 @@ _CA_FILES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _LARGEST_BUNDLE = 16 << 20
 _POLL = 0.01
 _GRACE = 2.0
+_ENDS = 10.0  # seconds in which a process ends that was probed at its end
 _SET_UP = 60.0  # seconds allowed for imports, on a busy machine
 _AFTER_CLAIMING = 20.0  # seconds added to the limit of a probe
 _UNHEARD = 5.0  # seconds after --after in which an interpreter of a command must have started
@@ -417,8 +418,7 @@ class _Watch:
         left = measured.get("left")
         if left is None or not self._question.target.command:
             return []
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_GRACE)
+        self._let_end()
         notes, code = [], self._process.poll() or 0  # below 0: killed, perhaps since it was probed
         if code > 0 and not left["connected"]:
             raise ProbeError(
@@ -433,6 +433,14 @@ class _Watch:
         if not left["connected"] and self._at_a_terminal():
             notes.append(f"the command has fetched nothing: {AT_A_TERMINAL}")
         return notes
+
+    def _let_end(self) -> None:
+        """Let the command end, whose process does so that was probed; what started that may go on."""
+        until = clock() + _ENDS
+        while self._process.poll() is None and clock() < until:
+            if not is_alive(self._processes.prober):
+                until = min(until, clock() + _GRACE)
+            time.sleep(_POLL)
 
     def _at_a_terminal(self) -> bool:
         return self._question.stdin is not None and self._question.stdin.is_terminal
