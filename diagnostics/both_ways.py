@@ -14,7 +14,7 @@ from itertools import takewhile
 from diagnostics.errors import ProbeError
 from diagnostics.evidence import Case
 from diagnostics.model import Observation, Question
-from diagnostics.source_places import where
+from diagnostics.source_places import Spot, is_own, where
 from diagnostics.verdict import Judgement, judge, least_slope
 from downloader.core.redact import redact
 
@@ -74,11 +74,21 @@ def unlike(case: Case, cause: str) -> str:
         )
     through = (using + len(held)) / max(1, using)
     if verdict == "concurrent" and len(held) >= _SOME and through >= least_slope(using + len(held)):
+        who = "threads of the pool" if case.in_threads else "greenlets"
         return (
-            f"no verdict: through the client HTTPS is concurrent, but {len(held)} greenlets waited at"
-            f" {case.where(held[0])} while {using} used one; {_ADVICE}"
+            f"no verdict: through the client HTTPS is concurrent, but {len(held)} {who} waited at"
+            f" {case.where(held[0])}{_around(case, held[0])} while {using} used one; let them fetch without"
+            f" waiting there, or {_ADVICE}"
         )
     return ""
+
+
+def _around(case: Case, spot: Spot) -> str:
+    """Return the user's line that fetched, in brackets, where ``spot`` is a package's; "" without one."""
+    at = case.observation.result["sharing"].get("at")
+    if is_own(spot, case.facts) or not at or not is_own(at, case.facts):
+        return ""
+    return f", in a package, around {case.where(at)},"
 
 
 def _told(found: Judgement) -> str:

@@ -118,14 +118,17 @@ def _check(
         raise UsageError(f"--url: {told['url']} is not an https:// URL")
     if app and not all(part.isidentifier() for part in app.replace(":", ".", 1).split(".")):
         raise UsageError(f"--app: {app} is not MODULE or MODULE:CALLABLE")
+    from diagnostics.reports.files import ReportFiles
+    from diagnostics.standard_input import StandardInput
+
     target = Target(
         style=style or ("" if app or command else "downloader"),
         app=app or "",
         command=command,
         python=python,
     )
-    question = Question(target, cacert=cacert or "", **told)
-    from diagnostics.reports.files import ReportFiles
+    stdin = StandardInput.of_this_process() if command else None
+    question = Question(target, cacert=cacert or "", stdin=stdin, **told)
     from downloader.process.interrupts import inherit_none
 
     inherit_none()

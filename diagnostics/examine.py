@@ -105,6 +105,7 @@ def diagnose(
     notes += [
         f"part of the recording is missing, please report: {each}" for each in seen.seen.get("faults", ())
     ]
+    notes += seen.notes
     if unlike := seen.result.get("unlike"):
         name, at = seen.result.get("name"), case.where(unlike)
         notes.append(f"measured was {name}: the client at {at} is none that can be copied; name --app")

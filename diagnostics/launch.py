@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
 from diagnostics.agent.https_agent import entrance
@@ -30,6 +30,7 @@ from diagnostics.output_errors import error_in
 from diagnostics.processes import Processes, end_all, is_alive
 from diagnostics.set_up import SetUp
 from diagnostics.source_places import here, is_own, where
+from diagnostics.standard_input import AT_A_TERMINAL
 from diagnostics.unpacking import agent_in, is_packed
 from downloader.core.redact import redact
 from downloader.files.interpreter import interpreter
@@ -43,6 +44,7 @@ _CA_FILES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _LARGEST_BUNDLE = 16 << 20
 _POLL = 0.01
 _GRACE = 2.0
+_ENDS = 10.0  # seconds in which a process ends that was probed at its end
 _SET_UP = 60.0  # seconds allowed for imports, on a busy machine
 _AFTER_CLAIMING = 20.0  # seconds added to the limit of a probe
 _UNHEARD = 5.0  # seconds after --after in which an interpreter of a command must have started
@@ -118,12 +120,17 @@ def _observed(
         }
         write_spec(folder, spec)
         processes = Processes(outbox, _mark(folder))
-        with _running(question, folder, env, way, processes, start) as process:
-            missed = Missed(way, process.pid) if question.target.command else None
+        with (
+            _input(question, start) as stdin,
+            _running(question, folder, env, way, processes, start, stdin) as process,
+        ):
+            given = os.stat(os.devnull) if stdin == subprocess.DEVNULL else os.fstat(stdin)
+            missed = Missed(way, process.pid, stdin=given) if question.target.command else None
             if missed is not None and start is None:
                 missed.note_command(question.target.command)
             watch = _Watch(question, process, outbox, folder / "output", processes)
             report = watch.wait(missed, start, may_start)
+            notes = watch.notes(report)
         served = None
         if origin is not None:
             served = {key: each for key, each in origin.counts().items() if key.startswith(run)}
@@ -136,6 +143,7 @@ def _observed(
         argv=report["argv"],
         passed=report["passed"],
         start=start,
+        notes=notes,
     )
 
 
@@ -270,6 +278,7 @@ def _running(
     way: Entrance,
     processes: Processes,
     start: Start | None,
+    stdin: int,
 ) -> Iterator[subprocess.Popen[bytes]]:
     argv = start.argv if start is not None else _argv(question, folder)
     env = {**env, **way.more, VARIABLE: way.spec}
@@ -283,7 +292,7 @@ def _running(
                 cwd=start.folder if start is not None else None,
                 **_as_user(start),
                 env=env,
-                stdin=subprocess.DEVNULL,
+                stdin=stdin,
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
@@ -297,6 +306,28 @@ def _running(
             _terminate(process)
         end_all(process.pid, _mark(folder), processes.known)
         end(process)
+
+
+@contextlib.contextmanager
+def _input(question: Question, start: Start | None) -> Iterator[int]:
+    """Yield what the process is to have as its standard input."""
+    with contextlib.ExitStack() as stack:
+        if start is not None and start.input:
+            yield stack.enter_context(_opened(question, start, start.input)).fileno()
+        elif question.stdin is None or (start is not None and start.input == ""):
+            yield subprocess.DEVNULL
+        else:
+            yield stack.enter_context(question.stdin.given())
+
+
+def _opened(question: Question, start: Start, path: str) -> BinaryIO:
+    try:
+        return open(path, "rb")
+    except OSError as error:
+        raise ProbeError(
+            f"{question.target.shown}: {start.shown} cannot be started again by itself: its standard input"
+            f" cannot be opened: {error.strerror}"
+        ) from None
 
 
 def _as_user(start: Start | None) -> dict[str, Any]:
@@ -378,6 +409,41 @@ class _Watch:
             if now > self._ends:
                 raise self._timed_out(now)
             time.sleep(_POLL)
+
+    def notes(self, measured: Mapping[str, Any]) -> list[str]:
+        """Return what to know of a command that was measured as it ended.
+
+        Raises ProbeError where it ended with an error, and had fetched nothing.
+        """
+        left = measured.get("left")
+        if left is None or not self._question.target.command:
+            return []
+        self._let_end()
+        notes, code = [], self._process.poll() or 0  # below 0: killed, perhaps since it was probed
+        if code > 0 and not left["connected"]:
+            raise ProbeError(
+                f"{self._shown} ended with exit code {code}, before it made an HTTPS connection"
+                f"{self._last_output()}"
+            )
+        if code > 0:
+            notes.append(
+                f"the command ended with exit code {code}, after it had made HTTPS connections"
+                f"{self._last_output()}"
+            )
+        if not left["connected"] and self._at_a_terminal():
+            notes.append(f"the command has fetched nothing: {AT_A_TERMINAL}")
+        return notes
+
+    def _let_end(self) -> None:
+        """Let the command end, whose process does so that was probed; what started that may go on."""
+        until = clock() + _ENDS
+        while self._process.poll() is None and clock() < until:
+            if not is_alive(self._processes.prober):
+                until = min(until, clock() + _GRACE)
+            time.sleep(_POLL)
+
+    def _at_a_terminal(self) -> bool:
+        return self._question.stdin is not None and self._question.stdin.is_terminal
 
     def _note(self, report: dict[str, Any]) -> None:
         """Update the state with a report; raise the error that it tells of."""
@@ -507,7 +573,8 @@ class _Watch:
                 return self._unentered()
             return ProbeError(f"{shown}: no Python was seen among its processes{last}")
         if not self._processes.loads_gevent:
-            return ProbeError(f"{shown}: {_NO_GEVENT}{self._and_missed()}{last}")
+            empty = f"; {AT_A_TERMINAL}" if self._at_a_terminal() else ""
+            return ProbeError(f"{shown}: {_NO_GEVENT}{self._and_missed()}{empty}{last}")
         why = self._processes.why or "what used gevent ended before it could be probed"
         return ProbeError(f"{shown} ended, and was not probed: {why}{last}")
 

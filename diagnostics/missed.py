@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,13 +68,18 @@ class _Seen(NamedTuple):
 class Missed:
     """The processes of a run; ``scan`` is called again and again.
 
-    ``way``: what leads to the agent; ``root``: the first process; ``interval``: seconds between two scans.
+    ``way``: what leads to the agent; ``root``: the first process; ``interval``: seconds between two scans;
+    ``stdin``: what the command was given as its standard input, None where a process that is started again
+    keeps its own.
     """
 
-    def __init__(self, way: Entrance, root: int, interval: float = _INTERVAL) -> None:
+    def __init__(
+        self, way: Entrance, root: int, interval: float = _INTERVAL, stdin: os.stat_result | None = None
+    ) -> None:
         self.interval = interval
         self._way = way
         self._root = root
+        self._input = stdin
         self._ours: set[int] = {root}
         self._others: set[int] = {os.getpid()}
         self._all: dict[_Seen, MissedProcess | None] = {}
@@ -103,23 +109,23 @@ class Missed:
         self._all.update((seen, None) for seen, missed in self._all.items() if missed and seen.pid in known)
 
     def _look(self, pid: int, now: float) -> None:
-        stat = _stat(pid)
-        if stat is None:
+        found = _stat(pid)
+        if found is None:
             return
-        seen, parent, session = stat
+        seen, parent, session = found
         if pid not in self._ours:
             if parent not in self._ours and session != self._root and not self._has_mark(pid):
                 self._others.add(pid)
                 return
             self._ours.add(pid)
-        for other, missed in self._all.items():
-            if missed is not None and other.pid == pid and other != seen:
-                missed.ended = True  # it has executed something else
+        for other, known in self._all.items():
+            if known is not None and other.pid == pid and other != seen:
+                known.ended = True  # it has executed something else
         if seen not in self._all:
             self._note(seen, parent, now)
-        found = self._all.get(seen)
-        if found is not None and not found.gevent and _maps(pid, (_GEVENT,)):
-            found.gevent = now
+        missed = self._all.get(seen)
+        if missed is not None and not missed.gevent and _maps(pid, (_GEVENT,)):
+            missed.gevent = now
 
     def _note(self, seen: _Seen, parent: int, now: float) -> None:
         """Note a program that was not seen before, once it is known whether it has the agent."""
@@ -165,9 +171,17 @@ class Missed:
             advice = _LEAVE_OUT_S
         else:
             file = _file(pid, argv, env, folder)
-            start = Start(argv, _plain(env, self._way), folder, file, why, _user(pid))
+            env = _plain(env, self._way)
+            start = Start(argv, env, folder, file, why, _user(pid), self._input_of(pid))
             advice = "check its module with --app MODULE"
         self._all[seen] = MissedProcess(pid, parent, argv, why, advice, start)
+
+    def _input_of(self, pid: int) -> str | None:
+        """Return the standard input of a process, as ``Start.input``."""
+        found = _input(pid)
+        if found is None or self._input is None or os.path.samestat(found, self._input):
+            return None
+        return _link(pid, "fd/0") if stat.S_ISREG(found.st_mode) else ""
 
     def _has_mark(self, pid: int) -> bool:
         return f"{entrance.VARIABLE}={self._way.spec}" in _words(pid, "environ")
@@ -253,6 +267,14 @@ def _user(pid: int) -> tuple[int, int] | None:
         if (found.st_uid, found.st_gid) != (os.geteuid(), os.getegid()):
             return found.st_uid, found.st_gid
     return None
+
+
+def _input(pid: int) -> os.stat_result | None:
+    """Return what the standard input of a process is; None where that cannot be looked at."""
+    try:
+        return os.stat(f"/proc/{pid}/fd/0")
+    except OSError:
+        return None
 
 
 def _words(pid: int, name: str) -> list[str]:

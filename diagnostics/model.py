@@ -6,9 +6,12 @@ import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from downloader.core.redact import redact
+
+if TYPE_CHECKING:
+    from diagnostics.standard_input import StandardInput
 
 __all__ = [
     "Cause",
@@ -56,7 +59,8 @@ class Start:
     """A process that is started in place of a command, since it had come to run without the agent.
 
     ``file`` is executed; ``env`` is without the diagnostics' own variables; ``why``: what kept them out;
-    ``user``: user and group, where they are others than those of this process.
+    ``user``: user and group, where they are others than those of this process; ``input``: the file that it
+    reads as its standard input, "" for an empty one, None for that of the command.
     """
 
     argv: list[str]
@@ -65,6 +69,7 @@ class Start:
     file: str
     why: str
     user: tuple[int, int] | None = None
+    input: str | None = None
 
     @property
     def shown(self) -> str:
@@ -82,7 +87,8 @@ def shown_command(argv: Sequence[str]) -> str:
 class Question:
     """What to measure: ``requests`` concurrent GETs of ``url``, or of the built-in server.
 
-    ``delay``: seconds after which the built-in server sends each response; ``after``: see ``patience``.
+    ``delay``: seconds after which the built-in server sends each response; ``after``: see ``patience``;
+    ``stdin``: what a command has as its standard input, None for an empty one.
     """
 
     target: Target
@@ -92,6 +98,7 @@ class Question:
     cacert: str = ""
     insecure: bool = False
     after: float | None = None
+    stdin: StandardInput | None = None
 
     @property
     def patience(self) -> float:
@@ -118,7 +125,8 @@ class Observation:
     - ``argv``: of the probed process;
     - ``passed``: seconds that the probe took by the clock of the process, and by the kernel's time stamps
       of its reports; None where there are no reports;
-    - ``start``: what was started in place of the command, since the agent had not come in.
+    - ``start``: what was started in place of the command, since the agent had not come in;
+    - ``notes``: what else to know of the command.
     """
 
     result: dict[str, Any]
@@ -130,6 +138,7 @@ class Observation:
     argv: list[str] = field(default_factory=list)
     passed: tuple[float, float] | None = None
     start: Start | None = None
+    notes: list[str] = field(default_factory=list)
 
     @property
     def held(self) -> list[dict[str, Any]]:

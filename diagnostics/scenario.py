@@ -11,6 +11,7 @@ A file of ``diagnostics/scenarios`` is an application that sets itself up in a k
 - ``PYTHONS``: the Pythons that it can run on, best first: ``3`` for any version of it, or ``3.11``; absent:
   any;
 - ``COMMAND``: the command to check instead, started in this folder: ``python`` is the interpreter;
+- ``INPUT``: what the command reads from its standard input;
 - ``PATH``: a folder here that is on the process's ``PYTHONPATH``;
 - ``SERVER``: true where the file, run as a program with a folder, is the server to fetch from: it prints
   its port, and has the certificate ``server.pem`` there (or makes one, and puts its ``ca.pem`` there);
@@ -30,7 +31,7 @@ __all__ = ["FOLDER", "Expected", "Scenario", "chosen", "read"]
 
 FOLDER = Path(__file__).parent / "scenarios"  # not in a zip file, see `unpacking`
 _MARK = "# <- where"
-_NAMES = ("PACKAGES", "EXPECT", "EXPECT_2", "PATH", "COMMAND", "PYTHONS", "SERVER", "RUNS")
+_NAMES = ("PACKAGES", "EXPECT", "EXPECT_2", "PATH", "COMMAND", "PYTHONS", "SERVER", "RUNS", "INPUT")
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,8 @@ class Scenario:
 
     ``app``: as for ``--app``, relative to ``folder``; ``command``: what is checked instead; ``expected_2``:
     what is expected on Python 2, None where it is ``expected``; ``pythons``: versions, best first, empty
-    for any; ``path``: what is on its PYTHONPATH; ``server``: it brings a server.
+    for any; ``path``: what is on its PYTHONPATH; ``server``: it brings a server; ``input``: what is read by
+    its command.
     """
 
     folder: str
@@ -67,6 +69,7 @@ class Scenario:
     path: str = ""
     server: bool = False
     command: tuple[str, ...] = ()
+    input: str = ""
 
     def expected_on(self, python: str) -> Expected:
         """Return what is expected with the version ``python``."""
@@ -116,6 +119,7 @@ def _scenario(path: Path, summary: str, fields: dict[str, Any], marked: list[int
         path=fields.get("PATH", ""),
         server=bool(fields.get("SERVER")),
         command=tuple(fields.get("COMMAND", ())),
+        input=fields.get("INPUT", ""),
     )
 
 

@@ -28,6 +28,7 @@ from diagnostics.errors import DiagnosticsError, ProbeError, UsageError
 from diagnostics.examine import examine
 from diagnostics.model import Diagnosis, Question, Target
 from diagnostics.scenario import Expected, Scenario, chosen
+from diagnostics.standard_input import StandardInput
 from diagnostics.unpacking import scenarios_in
 from downloader.process.watching import STALL_TIMEOUT, watched
 
@@ -71,10 +72,11 @@ def run(scenario: Scenario, python: str, offline: bool, progress: Progress, dela
         return Row(scenario, "failed", reason=str(error))
     version = environments.version_of(chosen_python)
     try:
-        with server(scenario) as (url, cacert), _surroundings(scenario):
+        with server(scenario) as (url, cacert), _surroundings(scenario), _input(scenario) as stdin:
             app = "" if scenario.command else scenario.app
             target = Target(app=app, command=scenario.command, python=chosen_python)
-            found = examine(Question(target, delay=delay, url=url, cacert=cacert), progress=progress)
+            question = Question(target, delay=delay, url=url, cacert=cacert, stdin=stdin)
+            found = examine(question, progress=progress)
     except DiagnosticsError as error:
         expected, seconds = scenario.expected_on(version), time.monotonic() - began
         if expected.verdict != _NONE:
@@ -147,6 +149,17 @@ def _surroundings(scenario: Scenario) -> Iterator[None]:
             os.environ.clear()
             os.environ.update(environment)
             os.chdir(before)
+
+
+@contextlib.contextmanager
+def _input(scenario: Scenario) -> Iterator[StandardInput | None]:
+    if not scenario.input:
+        yield None
+        return
+    with tempfile.TemporaryFile() as file:
+        file.write(scenario.input.encode())
+        file.seek(0)
+        yield StandardInput(file.fileno())
 
 
 @contextlib.contextmanager

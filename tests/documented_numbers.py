@@ -164,6 +164,7 @@ NUMBERS: Final[dict[str, tuple[str, ...]]] = {
     "docs/diagnostics.md": (
         "no process loads gevent within {diagnostics.launch._UNLOADED} s after `--after`",
         "none uses it {diagnostics.launch._UNUSED} s after `--after`",
+        "of a pipe up to {diagnostics.standard_input._KEPT:b} are kept",
         "have not reacted for {diagnostics.launch._DEAF} s and do nothing",
         "at most {('', 'once', 'twice')[diagnostics.launch._AGAIN]}, and only where no process with",
         "by a signal, every {diagnostics.set_up._INTERVAL} s",

@@ -8,11 +8,11 @@ import requests
 from requests.adapters import HTTPAdapter
 
 _session = requests.Session()
-_session.mount("https://", HTTPAdapter(pool_maxsize=4, pool_block=True))
+_session.mount("https://", HTTPAdapter(pool_maxsize=4, pool_block=True))  # <- where
 
 
 def fetch(url):
-    _session.get(url).raise_for_status()  # <- where
+    _session.get(url).raise_for_status()
 
 
 PACKAGES = ["gevent", "requests"]

@@ -6,6 +6,7 @@ import functools
 import logging
 import queue
 import sys
+import time
 
 from gevent import monkey
 
@@ -13,7 +14,7 @@ monkey.patch_all()
 
 import threading
 
-import gevent
+import gevent.pool
 import requests
 from gevent.event import AsyncResult, Event
 from gevent.lock import BoundedSemaphore
@@ -138,6 +139,18 @@ def polled():
     return get
 
 
+def spaced():
+    due = [0.0]
+
+    def get(number):
+        while time.time() < due[0]:
+            gevent.sleep(0.02)
+        due[0] = time.time() + 0.2
+        request(number)
+
+    return get
+
+
 def event_of_another():
     ready = Event()
 
@@ -253,7 +266,15 @@ def requests_post():
         requests.post(HOST)
 
 
+def in_a_pool(get):
+    # The next greenlet starts when one ends, and polls before those that sleep.
+    gevent.pool.Pool(10).map(get, range(30))
+
+
 def main():
+    if sys.argv[1] in ("polled first", "spaced"):
+        in_a_pool(spaced() if sys.argv[1] == "spaced" else polled())
+        return
     get = {
         "lock": functools.partial(around, threading.RLock()),
         "semaphore": functools.partial(around, BoundedSemaphore(2)),
@@ -329,6 +350,16 @@ RUNS = [
         "EXPECT": {"verdict": "none", "error": "*greenlets waited at turns_around_requests.py:*"},
     },
     {
+        "name": "polled first",
+        "COMMAND": ["python", "turns_around_requests.py", "polled first"],
+        "EXPECT": {"verdict": "none", "error": "*greenlets waited at turns_around_requests.py:*"},
+    },
+    {
+        "name": "spaced",
+        "COMMAND": ["python", "turns_around_requests.py", "spaced"],
+        "EXPECT": {"verdict": "concurrent"},
+    },
+    {
         "name": "ready",
         "COMMAND": ["python", "turns_around_requests.py", "ready"],
         "EXPECT": {"verdict": "concurrent"},
@@ -366,6 +397,6 @@ RUNS = [
     {
         "name": "harmless",
         "COMMAND": ["python", "turns_around_requests.py", "harmless"],
-        "EXPECT": {"verdict": "serialized", "cause": "pool-of-one", "where": "turns_around_requests.py:28"},
+        "EXPECT": {"verdict": "serialized", "cause": "pool-of-one", "where": "turns_around_requests.py:29"},
     },
 ]

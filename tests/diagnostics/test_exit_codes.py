@@ -128,3 +128,48 @@ def test_command_that_fails_shows_its_error(run, write, program):
     answer = run("--", sys.executable, "app.py")
     assert answer.code == 4
     assert "cannot start: [ 1, 2, ]" in answer.line
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="needs exception groups")
+def test_errors_of_a_group_are_shown(run, write):
+    write(
+        "app", "import gevent\nraise ExceptionGroup('cannot start', [OSError('no disk'), KeyError('A')])\n"
+    )
+    answer = run("--", sys.executable, "app.py")
+    assert answer.code == 4
+    assert "cannot start (2 sub-exceptions): OSError: no disk; KeyError: 'A' (app.py:2)" in answer.line
+
+
+ENDS = {
+    "message": "sys.exit('error: API_TOKEN is not set')",
+    "code": "print('API_TOKEN is not set', file=sys.stderr); sys.exit(2)",
+    "raised": "print('API_TOKEN is not set'); raise SystemExit(3)",
+    "arguments": "import argparse; argparse.ArgumentParser().error('API_TOKEN is not set')",
+}
+
+
+@pytest.mark.parametrize("ends", ENDS.values(), ids=ENDS)
+def test_command_that_exits_before_it_fetches(run, write, ends):
+    write("app", f"{PATCHED}import sys\nsession = requests.Session()\n{ends}\n")
+    answer = run("--", sys.executable, "app.py")
+    assert answer.code == 4
+    assert "before it made an HTTPS connection" in answer.line
+    assert "API_TOKEN is not set" in answer.line
+
+
+def test_command_that_exits_after_it_has_fetched(run, write):
+    write(
+        "app",
+        f"{PATCHED}import sys\ntry:\n    requests.get('https://localhost:9/')\n"
+        "except requests.ConnectionError:\n    sys.exit('error: 1 failed')\n",
+    )
+    answer = run("--json", "--", sys.executable, "app.py")
+    assert (answer.code, answer.json["verdict"]) == (0, "concurrent")
+    assert any("exit code 1" in each and "1 failed" in each for each in answer.json["notes"])
+
+
+def test_command_that_ends_without_a_fetch(run, write):
+    write("app", f"{PATCHED}session = requests.Session()\n")
+    answer = run("--json", "--", sys.executable, "app.py")
+    assert answer.code == 0
+    assert any("has tried no HTTPS connection" in each for each in answer.json["notes"])

@@ -4,7 +4,7 @@ import copy
 import importlib
 import sys
 
-from . import frames, https_inspection, like, others, sharing, turns
+from . import frames, https_inspection, like, others, plain_http, sharing, turns
 from .recorder import record
 
 TYPE_CHECKING = False
@@ -296,6 +296,12 @@ def of_connection(frame, options):
     return _of(seen, other, options)
 
 
+def is_in_client(frame):
+    # type: (FrameType) -> bool
+    """Return whether ``frame`` is inside of a client of HTTPS."""
+    return _Client(frame, False).is_there
+
+
 class _Client(object):
     """The client of one greenlet, of which there may be none in its stack."""
 
@@ -303,7 +309,10 @@ class _Client(object):
         # type: (Optional[FrameType], bool) -> None
         self.seen, self.other = _client(frame)
         levels = self.seen.levels(self.other)
-        self.is_there = connects or self.seen.plain or any(each is not None for each in levels.values())
+        found = self.seen.plain or any(each is not None for each in levels.values())
+        schemes = plain_http.of(frame)
+        self.is_there = connects or (found and not schemes.is_plain)
+        self.is_elsewhere = not connects and schemes.is_busy  # it neither has a client nor waits for one
         try:
             self.sighting = sharing.Sighting(levels, frame, connects)
         except Exception:  # what the application's objects raise; its own request must not fail of it
@@ -389,7 +398,7 @@ class Connecting(object):
             client = _Client(place.frame, place.connects) if place.frame is not None else None
             if client is not None and client.is_there:
                 seen.append(client)
-            else:
+            elif client is None or not client.is_elsewhere:
                 rest.append(place)
         clients = clients + seen
         alike = sharing.alike([each.sighting for each in clients])
@@ -402,9 +411,8 @@ class Connecting(object):
             self.sharing.at = alike[0].spot or next(iter(self.made()), None)
         codes = set().union(*[each.sighting.codes for each in clients])  # type: Set[Any]
         variables = self._measured.sighting.variables
-        waits = [
-            each for each in [turns.wait(place, codes, variables) for place in rest] if each is not None
-        ]
+        around = set().union(*[each.sighting.around for each in clients])  # type: Set[Any]
+        waits = turns.waits_of(rest, codes, variables, around)
         self.waits = [each for each in waits if each.kind in turns.TURNS]
         self.line = turns.line(waits)
         return [each.sighting for each in seen if any(each.sighting is other for other in alike)]

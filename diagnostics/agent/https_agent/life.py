@@ -23,6 +23,7 @@ from . import (
     main_end,
     native,
     pause,
+    pool_threads,
     probe,
     recorder,
     remedies,
@@ -66,6 +67,7 @@ class Agent(object):
         # How its threads that are no greenlets fetched (None: not those of gevent's pool), and where.
         self._threads = None  # type: Optional[Tuple[Any, Any]]
         self._tasks = None  # type: Optional[sharing.Sharing]  # of that pool
+        self._pool_threads = pool_threads.PoolThreads()  # where they were seen
         # How many clients like the one that is measured the program has, and another fetch where that is
         # not known.
         self._sharing = None  # type: Optional[sharing.Sharing]
@@ -76,6 +78,7 @@ class Agent(object):
         self._arrived = None  # type: Optional[List[Any]]  # greenlets at a connection, while it is observed
         self._at = {}  # type: Dict[int, Any]  # of each of them, by its number: the frame that connects
         self._unlike = None  # type: Any  # where a client fetches that is not the one that is measured
+        self._left = None  # type: Optional[Dict[str, Any]]  # what the program had done, where it ends
         self._asked = 0.0  # time of the controller's first signal
         self._scheduled = False  # a greenlet was started to probe
         # The greenlets that existed before the probe. Weak references, since an id may be reused later.
@@ -124,7 +127,8 @@ class Agent(object):
         except fetchers.Unusable as error:
             self.failed("set-up", str(error))
             return
-        unseen = general and not foreign and not self._connected and "command" in self.spec["target"]
+        unseen = not (foreign or self._connected or self.record.tried or self._prefixes)
+        unseen = unseen and "command" in self.spec["target"]
         spec = dict(self.spec, name=name)
         recorder.look()
         before = facts.collect()
@@ -141,7 +145,8 @@ class Agent(object):
             result["applied"] = sorted(set(remedies.applied))
             # Include what the first fetch changed in the process: it may have patched.
             now = facts.refreshed(before)
-            self.tell("measured", result=result, seen=self.record.seen(), facts=now, argv=_argv())
+            seen = self.record.seen()
+            self.tell("measured", result=result, seen=seen, facts=now, argv=_argv(), left=self._left)
 
         try:
             measured = self._running = probe.Probe(how, spec)
@@ -275,6 +280,7 @@ class Agent(object):
         # type: () -> None
         self._connected, self._fetch, self._asked, self._scheduled = False, None, 0.0, False
         self._threads = self._tasks = None
+        self._pool_threads = pool_threads.PoolThreads()
         native.begin()
         self.tell("hello", argv=_argv(), forked=True, gevent="gevent" in sys.modules)
 
@@ -333,7 +339,10 @@ class Agent(object):
         if self._begun or choice.in_greenlet():
             self._on_connection(frame)
         elif native.is_here():
-            self._note_tasks(native.pool_of(frame))
+            pool = native.pool_of(frame)
+            if pool is not None:
+                self._pool_threads.connects(frame, pool)
+            self._note_tasks(pool)
 
     def _is_of_a_thread(self, frame):
         # type: (Optional[FrameType]) -> bool
@@ -350,6 +359,7 @@ class Agent(object):
             made = fetchers.Connecting(frame).made()
             user = made[0] if made else native.awaited() or given
         if pool is not None:
+            self._pool_threads.connects(frame, pool)
             fetch, name = fetchers.of_connection(frame, self.options()) or fetchers.general(self.options())
             found = native.through(pool, fetch), "%s in gevent.threadpool.ThreadPool" % name
             self._connected = True
@@ -449,6 +459,7 @@ class Agent(object):
         if getattr(threading, "_SHUTTING_DOWN", False):
             # The application has ended, but the probe may need threads to look up names.
             threading._SHUTTING_DOWN = False  # type: ignore[union-attr]
+        self._left = {"connected": self._connected or self.record.tried}
         self._probe(None)
 
     def _at_main_end(self, error):
@@ -492,6 +503,10 @@ class Agent(object):
                 return
             if self._tasks is not None and connecting is None:
                 self._sharing, self._tasks.at = self._tasks, spot
+                self._tasks.waiting, self._tasks.using = (
+                    self._pool_threads.waiting,
+                    self._pool_threads.using,
+                )
         if found is None and frame is None and not self._connected:
             found = self._of_modules(options)
         if choice.hub() is None:

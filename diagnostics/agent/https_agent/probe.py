@@ -18,6 +18,7 @@ _LOOK_EVERY = 0.02
 _LOOK_AT = 50  # greenlets
 _STARTED = 20  # greenlets, of which each started the next
 _REPEATS = 3
+_OF_A_GROUP = 3  # errors that are shown
 _ERRORS = 5  # maximum that is reported with text and stack
 _WAITS = 0.5  # seconds without a connection after which the first request is said to wait for the program
 _OVERLAP = 1.5  # delays that all requests take at most where they did not wait for each other
@@ -304,9 +305,18 @@ def _chain(error):
 def _text(error):
     # type: (BaseException) -> str
     try:
-        return str(error)[:500]
+        return str(error)[:500] + _inner(error)
     except Exception:  # on Python 2, the text may not be encodable
         return repr(error)[:500]
+
+
+def _inner(error):
+    # type: (BaseException) -> str
+    """Return the errors of a group, to be added to its text; "" where it is none."""
+    if not any(cls.__name__ == "BaseExceptionGroup" for cls in type(error).__mro__):
+        return ""
+    inner = getattr(error, "exceptions", ())[:_OF_A_GROUP]
+    return ": " + "; ".join("%s: %s" % (type(each).__name__, _text(each)) for each in inner)
 
 
 def _raised(error):

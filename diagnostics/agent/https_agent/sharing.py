@@ -46,6 +46,7 @@ class Sighting(object):
         own = turns.user_frame(frame)
         self.code = own.f_code if own is not None else None
         self.codes = turns.codes_of(frame)
+        self.around = turns.around_of(frame)
         self.variables = {}  # type: Dict[CodeType, Set[str]]  # of the user's functions, that have the client
         clients = list(self.levels.values())
         while frame is not None:

@@ -30,8 +30,8 @@ _LOOKS = 0.01
 _SOON = 0.1  # seconds after a request in which it is another's turn
 _ENDS = 2.0  # seconds in which a request should end
 _GREENLETS = 100  # that are looked at
-_OF_LOCKS = ("threading.py", "thread.py", "lock.py", "lock.pyx", "_semaphore.py")
-_OF_QUEUES = ("queue.py", "Queue.py")
+OF_LOCKS = ("threading.py", "thread.py", "lock.py", "lock.pyx", "_semaphore.py")
+OF_QUEUES = ("queue.py", "Queue.py")
 _TAKES = ("acquire", "__enter__", "wait", "wait_for")
 # What greenlets wait in that has no frames, by the end of the name of its class.
 _KINDS = (
@@ -42,6 +42,9 @@ _KINDS = (
     ("AsyncResult", RESULT),
     ("Event", EVENT),
 )
+_CONDITIONS = ("wait", "wait_for")
+# Packages whose frames are inside of a client: those that wait there are in it already.
+_CLIENTS = ("requests", "urllib3", "httpx", "httpcore", "geventhttpclient")
 _LISTS = ("list", "deque", "set", "tuple")
 _METHODS = ("builtin_function_or_method", "method", "instancemethod", "method-wrapper")
 
@@ -59,7 +62,8 @@ class Place(object):
 
 
 class Wait(object):
-    """A greenlet that waits for a lock, a queue or a result: ``kind``; ``at``: where in the user's code.
+    """A greenlet that waits for a lock, a queue or a result: ``kind``; ``at``: where in the user's code,
+    or in a package's where the user's is not on its stack.
 
     ``turn``: it is a lock around what another does that connects; ``lent``: it is a queue, and the variable
     is not set in which another has its client.
@@ -68,15 +72,17 @@ class Wait(object):
     def __init__(self, greenlet, kind, outer, turn, lent):
         # type: (Any, str, FrameType, bool, bool) -> None
         self.greenlet, self.kind, self.turn, self.lent = greenlet, kind, turn, lent
-        self.spot = frames.user(outer)
+        self.spot = frames.user(outer) or frames.caller(outer)
         self.at = outer.f_code, outer.f_lasti
         self._calls = outer, _codes(greenlet.gr_frame, outer)
         self.seconds = 0.0  # for which it sleeps
+        self.shares = False  # those that have a client have come through its function
+        self.packaged = False  # it waits in a package, called by none of the user's functions
 
     def lasts(self):
         # type: () -> bool
         """Return whether it still waits there."""
-        outer = user_frame(self.greenlet.gr_frame)
+        outer = outer_frame(self.greenlet.gr_frame)
         return outer is not None and (outer.f_code, outer.f_lasti) == self.at
 
     def stays(self):
@@ -87,7 +93,7 @@ class Wait(object):
         """
         if not self.lasts() or self.kind == SLEEP:
             return self.lasts()
-        outer = user_frame(self.greenlet.gr_frame)
+        outer = outer_frame(self.greenlet.gr_frame)
         return self._calls == (outer, _codes(self.greenlet.gr_frame, outer))
 
 
@@ -97,7 +103,7 @@ class Request(object):
     def __init__(self, greenlet):
         # type: (Any) -> None
         self._greenlet = greenlet
-        outer, frame = user_frame(greenlet.gr_frame), greenlet.gr_frame
+        outer, frame = outer_frame(greenlet.gr_frame), greenlet.gr_frame
         while frame is not None and frame.f_back is not outer:
             frame = frame.f_back
         self._frame = frame  # of the call of the user's that makes it
@@ -129,6 +135,14 @@ def places(arrived, besides):
     return sorted(seen, key=lambda place: not place.connects)[:_GREENLETS]
 
 
+def _started():
+    # type: () -> List[Any]
+    """Return the greenlets that run now; a pool has made the next one already, and has not started it."""
+    kind = getattr(sys.modules.get("greenlet"), "greenlet", None)  # type: Any
+    found = [each for each in gc.get_objects() if issubclass(type(each), kind)]
+    return [each for each in found if each.gr_frame is not None]
+
+
 def _names():
     # type: () -> Tuple[str, ...]
     return tuple(name for name, _ in _KINDS)
@@ -149,14 +163,23 @@ def _waiting_in(own, depth=0):
     return found
 
 
-def wait(place, codes, variables):
-    # type: (Place, Set[CodeType], Dict[CodeType, Set[str]]) -> Optional[Wait]
-    """Return how the greenlet at ``place`` waits, None if not for what another one gives.
+def waits_of(places, codes, variables, around):
+    # type: (List[Place], Set[CodeType], Dict[CodeType, Set[str]], Set[CodeType]) -> List[Wait]
+    """Return how the greenlets at ``places`` wait, of those that wait for what another one gives.
 
     ``codes``: the user's, on the stacks of those that have a client; ``variables``: which of them have the
-    one that is measured.
+    one that is measured; ``around``: packages' functions on these stacks that call the client.
     """
-    outer = user_frame(place.frame)
+    found = [_wait(place, codes, variables, around) for place in places]
+    waits = [each for each in found if each is not None]
+    # Who has a package's lock and waits for something else, for work or a rate, makes no request with it.
+    others = set(each.at[0] for each in waits if each.packaged and each.kind != LOCK)
+    return [each for each in waits if not (each.packaged and each.kind == LOCK and each.at[0] in others)]
+
+
+def _wait(place, codes, variables, around):
+    # type: (Place, Set[CodeType], Dict[CodeType, Set[str]], Set[CodeType]) -> Optional[Wait]
+    outer = outer_frame(place.frame)
     if outer is None or place.connects or place.greenlet.parent is None:
         return None
     kind, seconds = _kind(place, outer), _sleeps(place.frame)
@@ -164,10 +187,21 @@ def wait(place, codes, variables):
         kind = SLEEP
     if not kind:
         return None
-    turn = kind == LOCK and bool(codes & codes_of(outer))
+    if not frames.is_users(outer):
+        # A package may have idle workers of its own, in functions that no request is made in.
+        if kind != RESULT and not around & around_of(outer):
+            return None
+        if kind == LOCK and _is_of_condition(place.frame, outer):
+            kind = EVENT  # its workers may wait for work like that
+        found = Wait(place.greenlet, kind, outer, kind == LOCK, False)
+        found.packaged = found.shares = True
+        found.seconds = seconds or 0.0
+        return found
+    shares = bool(codes & codes_of(outer))
+    turn = kind == LOCK and shares
     lent = kind == QUEUE and _lacks(outer, variables)
     found = Wait(place.greenlet, kind, outer, turn, lent)
-    found.seconds = seconds or 0.0
+    found.shares, found.seconds = shares, seconds or 0.0
     return found
 
 
@@ -193,9 +227,9 @@ def _lacks(frame, variables):
 
 def _kind(place, outer):
     # type: (Place, FrameType) -> str
-    called = _calls(place.frame, outer)
+    called = calls(place.frame, outer)
     for name, file, _ in called:
-        if file in _OF_QUEUES:
+        if file in OF_QUEUES:
             return QUEUE
         if name == "result" and file == "_base.py":
             return RESULT
@@ -204,12 +238,18 @@ def _kind(place, outer):
         return inside
     # A library may take a lock for what it calls: logging, for one of its handlers.
     name, file, _ = called[0]
-    if file not in _OF_LOCKS or name not in _TAKES:
+    if file not in OF_LOCKS or name not in _TAKES:
         return EVENT if inside else ""  # of a pool of greenlets or threads, for example: it may be idle
-    of_locks = [(name, own) for name, file, own in called if file in _OF_LOCKS]
+    of_locks = [(name, own) for name, file, own in called if file in OF_LOCKS]
     if any(name not in _TAKES or own == "Thread" for name, own in of_locks):
         return ""
     return EVENT if any(own in ("Event", "_Event") for _, own in of_locks) else LOCK
+
+
+def _is_of_condition(frame, outer):
+    # type: (Any, FrameType) -> bool
+    names = [name for name, file, _ in calls(frame, outer) if file in OF_LOCKS]
+    return bool(names) and names[-1] in _CONDITIONS
 
 
 def _codes(frame, outer):
@@ -221,7 +261,7 @@ def _codes(frame, outer):
     return found
 
 
-def _calls(frame, outer):
+def calls(frame, outer):
     # type: (Any, FrameType) -> List[Tuple[str, str, str]]
     """Return the function, file and class of the frames inside of ``outer``, innermost first."""
     found = []
@@ -243,6 +283,36 @@ def codes_of(frame):
     return found
 
 
+def around_of(frame):
+    # type: (Optional[FrameType]) -> Set[CodeType]
+    """Return the functions of packages on the stack of ``frame`` that are outside of a client."""
+    found = set()
+    while frame is not None:
+        if _is_around(frame):
+            found.add(frame.f_code)
+        frame = frame.f_back
+    return found
+
+
+def _is_around(frame):
+    # type: (FrameType) -> bool
+    names = str(frame.f_globals.get("__name__")).split(".")
+    # What `cached_property` of older Pythons computes, it does with a lock that all objects have.
+    if names == ["functools"]:
+        return True
+    return frames.kind(frame.f_code) == "package" and not any(each in _CLIENTS for each in names)
+
+
+def outer_frame(frame):
+    # type: (Optional[FrameType]) -> Optional[FrameType]
+    """Return the innermost frame of the user's; where there is none, that of a package but of a client."""
+    found = user_frame(frame)
+    while found is None and frame is not None:
+        found = frame if _is_around(frame) else None
+        frame = frame.f_back
+    return found
+
+
 def user_frame(frame):
     # type: (Optional[FrameType]) -> Optional[FrameType]
     """Return the innermost frame of the user's in the stack of ``frame``."""
@@ -252,7 +322,7 @@ def user_frame(frame):
 
 
 def stand(connecting, waits):
-    # type: (int, List[Wait]) -> bool
+    # type: (int, List[Any]) -> bool
     """Return whether so many wait while so few connect that they may take turns: `verdict.least_slope`."""
     many = connecting + len(waits)
     return len(waits) >= SOME and many >= max(1, connecting) * (1 + (many - 1) / 3.0)
@@ -271,14 +341,16 @@ def pass_on(waits, using, let_on, pause):
     # type: (List[Wait], Callable[[], List[Tuple[Any, bool]]], Callable[[], None], Callable[[float], None]) -> bool
     """Return whether those of ``waits`` go on one by one, each when the only request has ended.
 
+    Where they poll for their turn, greenlets that are started then may be ahead of them, each time.
     ``using``: gives the greenlets that make one, and whether they are stopped at it; ``let_on``: lets
     these go on; ``pause``: lets the program go on for so many seconds.
     """
-    return all(_goes_on(waits, using, let_on, pause) for _ in range(_TIMES)) and len(using()) < 2
+    known = _started()
+    return all(_goes_on(waits, using, let_on, pause, known) for _ in range(_TIMES)) and len(using()) < 2
 
 
-def _goes_on(waits, using, let_on, pause):
-    # type: (List[Wait], Callable[[], List[Tuple[Any, bool]]], Callable[[], None], Callable[[float], None]) -> bool
+def _goes_on(waits, using, let_on, pause, known):
+    # type: (List[Wait], Callable[[], List[Tuple[Any, bool]]], Callable[[], None], Callable[[float], None], List[Any]) -> bool
     polls = max([each.seconds for each in waits] or [0.0])
     soon = polls + _SOON
     found = using()
@@ -308,7 +380,20 @@ def _goes_on(waits, using, let_on, pause):
             break
         pause(_LOOKS)
     pause(polls)
-    return request.has_ended() and len(_gone(waits, pause)) == 1
+    gone = _gone(waits, pause)
+    ahead = not gone and _is_ahead(waits, using(), known)
+    return request.has_ended() and (len(gone) == 1 or ahead)
+
+
+def _is_ahead(waits, found, known):
+    # type: (List[Wait], List[Tuple[Any, bool]], List[Any]) -> bool
+    """Return whether the only greenlet with a request is a new one, while all others poll in its function.
+
+    ``known``: those that are not new; it is one of them from now on.
+    """
+    new = [greenlet for greenlet, _ in found if not any(each is greenlet for each in known)]
+    known.extend(new)
+    return len(found) == len(new) == 1 and all(each.kind == SLEEP and each.shares for each in waits)
 
 
 def _gone(waits, pause):

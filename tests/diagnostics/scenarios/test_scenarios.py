@@ -37,14 +37,23 @@ COVERED = {
         "client_of_one_host/allowed",
         "client_of_one_host/for each request",
         "context_for_several_connections/standard",
+        "ends_with_an_error/arguments",
+        "ends_with_an_error/raised",
         "holds_a_client/each",
         "holds_a_client/free argument",
         "holds_a_client/free method",
         "holds_what_the_probe_needs/ten workers",
+        "plain_http_beside/each",
+        "plain_http_beside/standard",
+        "plain_http_beside/wide",
         "session_of_another_shape/base",
         "session_of_another_shape/parsed",
+        "threads_in_turn/acquired",
+        "threads_in_turn/semaphore",
         "threads_of_gevent/plain",
         "turns_around_requests/handler",
+        "turns_in_a_package/decorated",
+        "turns_in_a_package/semaphore",
         "turns_around_requests/semaphore",
     },
     "blocking-call": {  # sleep_from_before
@@ -90,7 +99,6 @@ COVERED = {
     },
     "pyopenssl-vendored-copy": {"copy_in_the_project"},  # vendored_copy
     "rate-limit": {"rate_limited/chosen"},  # rate_limited/demanded
-    "small-pool": {"pool_of_four"},  # semaphore_of_four
 }
 OFFLINE = [
     each

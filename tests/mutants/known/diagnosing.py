@@ -14,6 +14,8 @@ SCENARIO = "tests/diagnostics/scenarios/test_scenarios.py::test_scenario"
 LIKE = "tests/unit/test_diagnostics_like.py::"
 OF_EACH = "test_context_of_pyopenssl_is_set_up_for_the_first_connection_of_each_client"
 KEPT = "tests/diagnostics/test_kept_connections.py::"
+INPUT = "tests/diagnostics/test_standard_input.py::"
+PIPES = "tests/unit/test_diagnostics_standard_input.py::"
 ENDS = "tests/diagnostics/test_exit_codes.py::"
 
 KNOWN = (
@@ -256,6 +258,70 @@ KNOWN = (
         'any(each["errors"] for each in rounds)',
         "False",
         ("tests/diagnostics/test_used_contexts.py::test_context_of_the_only_greenlet_is_no_verdict",),
+    ),
+    Mutant(
+        "a command has no standard input",
+        "a program that reads its URLs from it is called concurrent, and has fetched nothing",
+        "_input",
+        "yield stack.enter_context(question.stdin.given())",
+        "yield subprocess.DEVNULL",
+        (f"{INPUT}test_from_a_file", f"{INPUT}test_from_a_pipe", f"{SCENARIO}[reads_standard_input/urls]"),
+    ),
+    Mutant(
+        "what was read of a pipe is gone",
+        "a remedy is measured in a program that fetches nothing",
+        "_Stream._pass_on",
+        "sent = 0",
+        "sent = self._lost + len(self._kept)",
+        (f"{INPUT}test_remedy_has_it_again", f"{PIPES}test_pipe_is_kept_for_the_next_start"),
+    ),
+    Mutant(
+        "the exit code of a command is not looked at",
+        "a command that ends with an error before it has fetched is called concurrent",
+        "_Watch.notes",
+        'code > 0 and not left["connected"]',
+        "False",
+        (f"{ENDS}test_command_that_exits_before_it_fetches[message]",),
+    ),
+    Mutant(
+        "who waits in a package is not seen",
+        "a program whose greenlets take turns in a company's client is called concurrent",
+        "outer_frame",
+        "found is None and frame is not None",
+        "False",
+        (f"{SCENARIO}[turns_in_a_package/lock]",),
+    ),
+    Mutant(
+        "idle workers of a package wait for their turn",
+        "a healthy program has no verdict, since a package limits a rate with a lock",
+        "waits_of",
+        "each.packaged and each.kind == LOCK and each.at[0] in others",
+        "False",
+        (f"{SCENARIO}[turns_in_a_package/paced]",),
+    ),
+    Mutant(
+        "threads of a pool are not looked at",
+        "a program whose threads take turns at a lock is called concurrent",
+        "PoolThreads.waiting",
+        "self._seen >= _TWICE",
+        "False",
+        (f"{SCENARIO}[threads_in_turn/locked]", f"{SCENARIO}[threads_in_turn/applied]"),
+    ),
+    Mutant(
+        "a login in a thread is a turn",
+        "a healthy program has no verdict, since its threads wait for a login",
+        "PoolThreads._look",
+        "self._seen, self._over = 0, True",
+        "self._over = True",
+        (f"{SCENARIO}[threads_in_turn/login]",),
+    ),
+    Mutant(
+        "plain HTTP is a use of HTTPS",
+        "a program that polls a service beside HTTPS under a lock is called concurrent",
+        "Schemes.is_plain",
+        "self.every == {PLAIN}",
+        "False",
+        (f"{SCENARIO}[plain_http_beside/shared]", f"{SCENARIO}[plain_http_beside/server]"),
     ),
     Mutant(
         "the program stays stopped while the probe waits for it",
