@@ -30,7 +30,8 @@ class Origin:
     opening a tunnel. ``plain``: connections are a socket, or TLS on a socket, and not TLS within the TLS of
     a proxy. ``host``: its name or address. ``peer``: whom connections are opened to, with the port: it, or
     its proxy. ``has_extra_headers``: some requests have headers of their own. ``vain_cookies``: names of
-    those that its refusals set and that are not kept, as they are deleted, or for others.
+    those that its refusals set and that are not kept, as they are deleted, or for others. ``serves``: the
+    pipelined client, which sends no cookies, has got a file of it.
     """
 
     __slots__ = (
@@ -48,6 +49,7 @@ class Origin:
         "port",
         "proxies",
         "proxy",
+        "serves",
         "site",
         "vain_cookies",
         "variant",
@@ -77,6 +79,7 @@ class Origin:
         self._sends_cookies = False
         self.pool: Any = None
         self.has_extra_headers = False
+        self.serves = False
         self.vain_cookies: frozenset[str] = frozenset()
 
     def note_vain(self, names: Iterable[str]) -> None:

@@ -79,6 +79,9 @@ _MAX_WINDOW, _MIN_WINDOW = 512, 16
 _MAX_ORIGINS = 1000
 # Failures that the body of another file causes.
 _CONTRADICTIONS = ("size-mismatch", "checksum-mismatch")
+# Failures by pages of which the cookies are not looked at where files are served without: these need none,
+# and with them all would go through the requests client.
+_NOT_THERE = ("http-404", "http-410")
 # Seconds between two looks at the connections that hold responses at the end, and seconds that these may
 # take longer than expected.
 _LOOK, _OVERDUE = 0.05, 1.0
@@ -390,8 +393,12 @@ class PipelinedClient:
 
     def _failed(self, state: OriginState | None, task: FetchTask, error: FetchError) -> None:
         """Report that the response to ``task`` is no file."""
-        if error.sets_cookie and error.sets_cookie not in task.origin.vain_cookies:
-            self._owner.fall_back(task, error)
+        needless = error.code in _NOT_THERE and (task.origin.serves or task.robots_txt)
+        if error.sets_cookie and not needless and error.sets_cookie not in task.origin.vain_cookies:
+            if error.code in _NOT_THERE and not task.uncharged:
+                self.requeue([task])  # by then it is known whether files need a cookie
+            else:
+                self._owner.fall_back(task, error)
             return
         error.wire = 1
         if state is not None and error.code in _CONTRADICTIONS:
@@ -406,6 +413,7 @@ class PipelinedClient:
         """Report that ``count`` tasks of the batch and host of ``task`` are stored."""
         if not task.batch.left:
             self._owner.batch_finished(task.batch)
+        task.origin.serves = True
         self._owner.host_succeeded(task.host, count, again=task.attempts > 0)
         if state is not None:
             state.fallback_count = 0
