@@ -228,9 +228,13 @@ class _Verifying:
                     yield item.name
 
     def _are_indexed(self, dones: list[Done], shards: int) -> bool:
-        """Return whether a driver has written the indexes since the last shard was published."""
+        """Return whether a driver has written the indexes since the last shard was published, or has to."""
+        of_source = [head for head in self._heads.values() if not head.covers]
+        left = {head.name for head in of_source if head.count} - {done.name for done in dones}
+        if not left and any(head.ended or head.limited for head in of_source):
+            return True
         if is_bucket(self._root) or is_bucket(self._output):
-            return self._heads.keys() == {done.name for done in dones}
+            return False
         with open_home(home_of(self._root), write=False) as home:
             return Indexed(home, Path(self._output)).counts(shards)
 
