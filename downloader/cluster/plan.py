@@ -81,6 +81,8 @@ class FailedItem(msgspec.Struct, frozen=True):
 class Plan(msgspec.Struct, frozen=True):
     """What a job is. ``shared_since_ns``: see ``core.ownership.Rules.foreign_before_ns``.
 
+    ``began_ns``: see ``storage.records.JobSpec``.
+
     ``identity``: see ``config.sink_kinds.SinkForm``. ``id`` is that of this plan: after --restart the
     journals on the disks of nodes belong to another. ``colon``, ``naming``: see
     ``storage.records.JobSpec``.
@@ -97,6 +99,7 @@ class Plan(msgspec.Struct, frozen=True):
     id: str = ""
     colon: str = COLON
     naming: int = 1
+    began_ns: int = 0
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -238,6 +241,10 @@ class PlanDirectory:
         """Yield the records of all slices that are done, in order of their names."""
         for found in self.files.read_all("done", ".json"):
             yield self._decoded(*found, Done)
+
+    def has_stored(self) -> bool:
+        """Return whether a slice that is done has stored anything."""
+        return any(done.report.stored + done.report.skipped for done in self.dones())
 
     def done(self, name: str) -> Done | None:
         """Return the record of a slice, None if it is not done."""

@@ -36,7 +36,7 @@ from downloader.sinks.shards.stats import FileStats
 from downloader.sinks.sink import Written
 from downloader.sinks.stored import is_inside, place
 from downloader.sinks.taken_names import NameTaken
-from downloader.storage.destination import home_of
+from downloader.storage.destination import check_mounted, home_of
 from downloader.storage.name_owners import CHUNK, damaged_at, is_left
 from downloader.storage.verify import HeldRoot, Verified
 
@@ -138,6 +138,8 @@ class _Verifying:
     def run(self, quiet: bool) -> Verified:
         """Compare everything; write down what differs."""
         with contextlib.closing(HeldRoot(self._output)) as self._held:
+            if self._plan.began_ns and self._directory.has_stored():
+                check_mounted(self._output, self._plan.began_ns)
             return self._run(quiet)
 
     def _run(self, quiet: bool) -> Verified:

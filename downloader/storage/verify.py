@@ -32,6 +32,7 @@ from downloader.sinks.shards.stats import STATS_SUFFIX
 from downloader.sinks.sink import REWRITTEN, SUPERSEDED, Compares, Comparison, Inspect, Written
 from downloader.sinks.stored import is_inside, open_root, place
 from downloader.storage.destination import (
+    check_mounted,
     collect_ledgers,
     home_of,
     leads_to,
@@ -247,6 +248,8 @@ def _verify_with(place: _Place, root: str, home: Directory, quiet: bool, *, read
             remedy = moved(job.output, output)
             raise ConfigError(f"{root} has the journal of {job.output}, not of {output}; give that{remedy}")
         with contextlib.closing(HeldRoot(output)) as held:
+            if job.output and not is_bucket(output) and journal.tally(open_too=True).stored:
+                check_mounted(output, job.began_ns)
             if not read_only:
                 try:
                     check = verifier(job.store, Path(output), job.layout)
