@@ -35,6 +35,7 @@ from downloader.process.watching import stalled_text
 from downloader.reporting.progress import Progress, Totals
 from downloader.storage.destination import check_mounted, clock_of, foreign_before, make_directory
 from downloader.storage.lock import locked_destination
+from downloader.storage.name_key import key_digest
 from downloader.storage.name_probes import colon_of
 
 __all__ = ["run_cluster"]
@@ -79,6 +80,7 @@ def run_cluster(config: Config) -> Finished:
             # Nobody knows what the disks of all nodes take.
             colon=COLON if apart or (found and not config.restart) else colon_of(config),
             naming=config.naming,
+            key=key_digest(home.name_key),
             began_ns=clock_of(config.output) if config.journal and not apart else 0,
         )
         if config.restart:

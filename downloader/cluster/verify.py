@@ -37,6 +37,7 @@ from downloader.sinks.sink import Written
 from downloader.sinks.stored import is_inside, place
 from downloader.sinks.taken_names import NameTaken
 from downloader.storage.destination import check_mounted, home_of
+from downloader.storage.name_key import key_digest
 from downloader.storage.name_owners import CHUNK, damaged_at, is_left
 from downloader.storage.verify import HeldRoot, Verified
 
@@ -83,6 +84,7 @@ def verify_cluster(
     if not is_bucket(root) and not os.access(home_of(root), os.W_OK):
         return _Verifying(directory, plan, output, root, access, read_only=True).run(quiet)
     with plan_home_at(root, access, _say) as home:
+        home.directory.check_key(plan, key_digest(home.name_key))
         found = _Verifying(home.directory, plan, output, root, access, read_only=False)
         return found.run(quiet)
 

@@ -42,9 +42,9 @@ from downloader.storage.journal import NAME as JOURNAL
 from downloader.storage.journal import JobSpec, Journal
 from downloader.storage.ledger import read_merged
 from downloader.storage.lock import lock, lock_destination
-from downloader.storage.name_key import name_key
+from downloader.storage.name_key import check_key, key_digest, key_path, name_key, read_key
 from downloader.storage.name_owners import settle_contested
-from downloader.storage.name_probes import colon_of, folds_names
+from downloader.storage.name_probes import colon_of, folds_names, remove_probe
 from downloader.storage.reserved_names import Reserved, check_reserved, reserved_names
 
 __all__ = [
@@ -141,10 +141,10 @@ class Destination:
         opened.callback(os.close, self._root)
         if not config.slice and not config.is_bucket:  # slices share it: the driver has locked it
             lock_destination(self._root, config.output)
+            remove_probe(self._root)
         self._unsynced: DestinationError | None = None
         if not config.slice and not config.restart:
             self._check_engine()
-        self.name_key = name_key(self.home)
         if config.restart:
             self._check_begin()
             self._take_back_all()
@@ -166,6 +166,7 @@ class Destination:
             # The journal may have lost shards, which are then published again, with other bytes.
             (self.home / INDEXED).unlink(missing_ok=True)
         self.job, self.resumed = self._agree()
+        self.name_key = self._agree_on_key()
         self.journal.run(boot)
         self._undo = undoer(
             *(config.store, Path(config.local_output), config.sink_kind.identity(config), self._prefix)
@@ -521,6 +522,22 @@ class Destination:
             self.journal.begin(job)
         return job, True
 
+    def _agree_on_key(self) -> bytes:
+        """Return the key of names, that of the job if a name of it depends on one; else record it.
+
+        Raises JournalError.
+        """
+        if not self._config.slice:  # whose items have their names
+            check_key(key_path(self.home), read_key(self.home), self.job.key, self._has_keyed)
+        key = name_key(self.home)
+        if self.job.key != key_digest(key):
+            self.job = msgspec.structs.replace(self.job, key=key_digest(key))
+            self.journal.begin(self.job)
+        return key
+
+    def _has_keyed(self) -> bool:
+        return known.has_keyed(self.home) or self.journal.has_keyed()
+
     def _check_output(self, job: JobSpec, mine: JobSpec) -> JobSpec:
         """Raise ConfigError if ``job`` has another DEST than this run; return it with that of this one."""
         root = self._config.journal_root
@@ -550,9 +567,9 @@ class Destination:
         raise ConfigError(f"{self._config.output} was begun with {begun}; give the same, or --restart")
 
     def _kept_columns(self) -> str:
-        """Return ``JobSpec.kept``."""
+        """Return ``JobSpec.kept``. Of files, only a manifest has columns."""
         config = self._config
-        if not self._has_shards or config.slice:
+        if config.slice or not (self._has_shards or config.recording):
             return ""
         options = {option.name for option in config.source_kind.options}
         kept = str(config.source_option("keep_columns")) if "keep_columns" in options else ""

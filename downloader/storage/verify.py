@@ -42,9 +42,11 @@ from downloader.storage.destination import (
 )
 from downloader.storage.journal import NAME as JOURNAL
 from downloader.storage.journal import BatchRow, JobSpec, Journal
+from downloader.storage.known_names import has_keyed
 from downloader.storage.ledger import read as read_ledger
 from downloader.storage.ledger import read_merged
 from downloader.storage.lock import is_locked, lock
+from downloader.storage.name_key import check_key, key_path, read_key
 from downloader.storage.name_owners import CHUNK, damaged_at, is_left, settle_damaged
 
 __all__ = ["HeldRoot", "Status", "Verified", "remarks", "status", "verify"]
@@ -247,6 +249,7 @@ def _verify_with(place: _Place, root: str, home: Directory, quiet: bool, *, read
         if job.output and not leads_to(job.output, output):
             remedy = moved(job.output, output)
             raise ConfigError(f"{root} has the journal of {job.output}, not of {output}; give that{remedy}")
+        check_key(key_path(home), read_key(home), job.key, lambda: has_keyed(home) or journal.has_keyed())
         with contextlib.closing(HeldRoot(output)) as held:
             if job.output and not is_bucket(output) and journal.tally(open_too=True).stored:
                 check_mounted(output, job.began_ns)
