@@ -33,8 +33,9 @@ from downloader.errors import ConfigError, DestinationError, DownloaderError, So
 from downloader.messages import Tally
 from downloader.process.watching import stalled_text
 from downloader.reporting.progress import Progress, Totals
-from downloader.storage.destination import foreign_before, make_directory
+from downloader.storage.destination import check_mounted, clock_of, foreign_before, make_directory
 from downloader.storage.lock import locked_destination
+from downloader.storage.name_key import key_digest
 from downloader.storage.name_probes import colon_of
 
 __all__ = ["run_cluster"]
@@ -63,6 +64,8 @@ def run_cluster(config: Config) -> Finished:
             raise ConfigError(
                 f"{home.directory.root} has no plan, so nothing to retry; leave out --retry-failed"
             )
+        if found is not None and not config.restart and home.directory.has_stored():
+            check_mounted(config.output, found.began_ns)
         check_bucket(config)
         if config.restart or found is None:
             config.sink_kind.check_begin(config)
@@ -77,6 +80,8 @@ def run_cluster(config: Config) -> Finished:
             # Nobody knows what the disks of all nodes take.
             colon=COLON if apart or (found and not config.restart) else colon_of(config),
             naming=config.naming,
+            key=key_digest(home.name_key),
+            began_ns=clock_of(config.output) if config.journal and not apart else 0,
         )
         if config.restart:
             forget_all(config.journal_root)

@@ -31,7 +31,7 @@ from downloader.core.bucket_place import is_bucket
 from downloader.core.column_types import ColumnTypes
 from downloader.core.frames import MAX_FRAME
 from downloader.core.item_states import OWNED, UNOWNED, Claim
-from downloader.core.naming import COLON
+from downloader.core.naming import COLON, is_keyed
 from downloader.core.slices import plan_digest
 from downloader.errors import UNDECODABLE, ConfigError, JournalError
 from downloader.files.directory import Entry
@@ -43,6 +43,7 @@ from downloader.sinks.shards.stats import IS_OURS
 from downloader.sources.registry import source_kind
 from downloader.sources.slice_file import read_items
 from downloader.storage.destination import HOME, PLAN
+from downloader.storage.name_key import KEY_NAME, wrong_key
 
 __all__ = ["Done", "FailedItem", "Head", "Plan", "PlanDirectory", "digest_of"]
 
@@ -82,6 +83,8 @@ class FailedItem(msgspec.Struct, frozen=True):
 class Plan(msgspec.Struct, frozen=True):
     """What a job is. ``shared_since_ns``: see ``core.ownership.Rules.foreign_before_ns``.
 
+    ``began_ns``, ``key``: see ``storage.records.JobSpec``.
+
     ``identity``: see ``config.sink_kinds.SinkForm``. ``id`` is that of this plan: after --restart the
     journals on the disks of nodes belong to another. ``colon``, ``naming``: see
     ``storage.records.JobSpec``.
@@ -98,6 +101,8 @@ class Plan(msgspec.Struct, frozen=True):
     id: str = ""
     colon: str = COLON
     naming: int = 1
+    began_ns: int = 0
+    key: str = ""
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -204,7 +209,21 @@ class PlanDirectory:
                 f"--slice-files {found.slice_files}; give the same source and options, another --journal, "
                 "or --restart to forget that job (its files stay)"
             )
+        if plan.key and found.key != plan.key:
+            self.check_key(found, plan.key)
+            found = msgspec.structs.replace(found, key=plan.key)
+            self.files.write("plan.json", msgspec.json.encode(found))
         return found
+
+    def check_key(self, plan: Plan, digest: str) -> None:
+        """Raise JournalError if the key of names that has this digest is not that of ``plan``.
+
+        Unless no name depends on it. Also raises SourceError.
+        """
+        if plan.key in ("", digest):
+            return
+        if any(is_keyed(item.name) for head in self.heads() for page in self.items(head) for item in page):
+            raise wrong_key(f"{self.root.rpartition('/')[0]}/{KEY_NAME}")
 
     def read(self) -> Plan | None:
         """Return the plan, None if there is none. Raises JournalError if it is damaged."""
@@ -239,6 +258,10 @@ class PlanDirectory:
         """Yield the records of all slices that are done, in order of their names."""
         for found in self.files.read_all("done", ".json"):
             yield self._decoded(*found, Done)
+
+    def has_stored(self) -> bool:
+        """Return whether a slice that is done has stored anything."""
+        return any(done.report.stored + done.report.skipped for done in self.dones())
 
     def done(self, name: str) -> Done | None:
         """Return the record of a slice, None if it is not done."""

@@ -11,16 +11,14 @@ from downloader.cluster.plan import PlanDirectory
 from downloader.config.config import Config
 from downloader.core.bucket_access import BucketAccess
 from downloader.core.bucket_place import is_bucket
-from downloader.errors import ConfigError, JournalError
+from downloader.errors import ConfigError
 from downloader.files.directory import open_home
 from downloader.storage.destination import HOME, PLAN, begun_here, forget, home_of, make_home
 from downloader.storage.journal import NAME as JOURNAL
 from downloader.storage.lock import is_locked, lock
-from downloader.storage.name_key import KEY_BYTES, name_key
+from downloader.storage.name_key import KEY_BYTES, KEY_NAME, name_key, wrong_key
 
 __all__ = ["PlanHome", "forget_all", "has_driver", "may_have_plan", "plan_home", "plan_home_at"]
-
-_KEY = "name-key"
 
 
 class PlanHome(NamedTuple):
@@ -113,10 +111,10 @@ def _in_bucket(root: str, access: BucketAccess, log: Callable[[str], None]) -> I
 
     files = BucketFiles(f"{root.rstrip('/')}/{HOME}", access)
     with BucketLock(files, log) as owner:
-        if (key := files.read(_KEY)) is None:
+        if (key := files.read(KEY_NAME)) is None:
             key = os.urandom(KEY_BYTES)
-            if not files.create(_KEY, key):
-                key = files.read(_KEY) or b""
+            if not files.create(KEY_NAME, key):
+                key = files.read(KEY_NAME) or b""
         if len(key) != KEY_BYTES:
-            raise JournalError(f"{files.root}/{_KEY} is damaged; remove it, and names with secrets change")
+            raise wrong_key(f"{files.root}/{KEY_NAME}")
         yield PlanHome(PlanDirectory(root, access), key, owner.check)

@@ -8,12 +8,16 @@ from collections import Counter
 import msgspec
 
 from downloader.cluster.merging import MergedReport
-from downloader.cluster.plan import PlanDirectory
+from downloader.cluster.plan import Done, Plan, PlanDirectory
 from downloader.cluster.plan_home import has_driver, may_have_plan
 from downloader.core.bucket_access import NO_OPTIONS, BucketAccess
 from downloader.core.bucket_place import is_bucket
 from downloader.errors import UNDECODABLE, ConfigError, DestinationError
+from downloader.files.directory import open_home
 from downloader.messages import Tally
+from downloader.sinks.registry import sink_kind
+from downloader.sinks.sink import Compares
+from downloader.storage.destination import home_of
 from downloader.storage.verify import Status
 
 __all__ = ["Running", "cluster_status", "write_running"]
@@ -82,11 +86,22 @@ def cluster_status(root: str, access: BucketAccess = NO_OPTIONS) -> Status | Non
         pending=listed - stored - failed,
         bytes=tally.bytes,
         source_read=read,
-        complete=read and not left,
+        complete=read and not left and _is_described(root, plan, list(found.values())),
         failed_by_error=merged.failed_by_error(),
         slices=dict(slices),
         doubtful=tally.doubtful,
     )
+
+
+def _is_described(root: str, plan: Plan, dones: list[Done]) -> bool:
+    """Return whether a driver has written the indexes of all shards; True where that cannot be told."""
+    if is_bucket(root) or plan.store == "local":
+        return True
+    kind = sink_kind(plan.store)
+    if not isinstance(kind, Compares):
+        return True
+    with open_home(home_of(root), write=False) as home:
+        return kind.is_described(home, sum(len(done.shards) for done in dones))
 
 
 def _running(directory: PlanDirectory) -> Running:

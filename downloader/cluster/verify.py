@@ -36,7 +36,8 @@ from downloader.sinks.shards.stats import FileStats
 from downloader.sinks.sink import Written
 from downloader.sinks.stored import is_inside, place
 from downloader.sinks.taken_names import NameTaken
-from downloader.storage.destination import home_of
+from downloader.storage.destination import check_mounted, home_of
+from downloader.storage.name_key import key_digest
 from downloader.storage.name_owners import CHUNK, damaged_at, is_left
 from downloader.storage.verify import HeldRoot, Verified
 
@@ -83,6 +84,7 @@ def verify_cluster(
     if not is_bucket(root) and not os.access(home_of(root), os.W_OK):
         return _Verifying(directory, plan, output, root, access, read_only=True).run(quiet)
     with plan_home_at(root, access, _say) as home:
+        home.directory.check_key(plan, key_digest(home.name_key))
         found = _Verifying(home.directory, plan, output, root, access, read_only=False)
         return found.run(quiet)
 
@@ -138,6 +140,8 @@ class _Verifying:
     def run(self, quiet: bool) -> Verified:
         """Compare everything; write down what differs."""
         with contextlib.closing(HeldRoot(self._output)) as self._held:
+            if self._plan.began_ns and self._directory.has_stored():
+                check_mounted(self._output, self._plan.began_ns)
             return self._run(quiet)
 
     def _run(self, quiet: bool) -> Verified:
@@ -228,9 +232,13 @@ class _Verifying:
                     yield item.name
 
     def _are_indexed(self, dones: list[Done], shards: int) -> bool:
-        """Return whether a driver has written the indexes since the last shard was published."""
+        """Return whether a driver has written the indexes since the last shard was published, or has to."""
+        of_source = [head for head in self._heads.values() if not head.covers]
+        left = {head.name for head in of_source if head.count} - {done.name for done in dones}
+        if not left and any(head.ended or head.limited for head in of_source):
+            return True
         if is_bucket(self._root) or is_bucket(self._output):
-            return self._heads.keys() == {done.name for done in dones}
+            return False
         with open_home(home_of(self._root), write=False) as home:
             return Indexed(home, Path(self._output)).counts(shards)
 

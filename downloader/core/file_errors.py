@@ -20,7 +20,7 @@ import enum
 import errno
 from typing import Final
 
-__all__ = ["Step", "advice", "advice_for_shard", "code_of", "is_of_disk", "refusal"]
+__all__ = ["Step", "advice", "advice_for_shard", "code_of", "is_of_disk", "is_unreadable", "refusal"]
 
 _UNMOUNTED: Final = "what serves its file system has ended; mount it again, then run the same command again"
 _ADVICE: Final = {
@@ -36,6 +36,8 @@ _ADVICE: Final = {
     "another file system, then run the same command again",
     errno.ENOTCONN: _UNMOUNTED,
     errno.ECONNABORTED: _UNMOUNTED,
+    errno.ESTALE: "Stale file handle: what serves its file system has lost it; mount it again, then run "
+    "the same command again",
     errno.ENOSYS: "its file system has neither hard links nor a rename that refuses to replace",
 }
 
@@ -103,6 +105,14 @@ def is_of_disk(error: OSError) -> bool:
     It says that the disk fails, or that what serves the file system is gone.
     """
     return not code_of(error.errno or 0, Step.PLACE)
+
+
+def is_unreadable(error: OSError) -> bool:
+    """Return whether ``error``, met where a stored file is opened or read, leaves open what that has.
+
+    The disk fails, or this user may not read it. Otherwise it has not the name any more that it had.
+    """
+    return code_of(error.errno or 0, Step.PLACE) != "bad-name"
 
 
 def advice(error: OSError, number: int | None = None) -> str:

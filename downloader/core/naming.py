@@ -33,6 +33,7 @@ __all__ = [
     "folded",
     "hashed",
     "is_invented",
+    "is_keyed",
     "list_path",
     "literal_path",
     "mirror_path",
@@ -92,6 +93,7 @@ _DEFAULT_PORTS: Final = {"http": "80", "https": "443", "ftp": "21"}
 
 # Precedes a digest. `escape` never produces it: its `%` is followed by two hexadecimal digits.
 _MARK: Final = "%~"
+_KEYED: Final = re.compile(r"%~[a-z2-7]{16}").search
 _DIGEST_BYTES: Final = (
     10  # 16 characters; among 10**9 names, the probability of a collision is below 10**-6
 )
@@ -531,6 +533,11 @@ def url_path(url: str, key: bytes | None, colon: str = ":", naming: int = NAMING
     ]
     leaf = _leaf(segments[-1], query, key, naming, contexts[-1], apart=True)
     return _joined([top, *directories, leaf])
+
+
+def is_keyed(name: str) -> bool:
+    """Return whether ``name`` has a digest of a secret, which depends on the key of the job."""
+    return _KEYED(name) is not None
 
 
 def with_colon(colon: str, path: str) -> str:

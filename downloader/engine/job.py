@@ -107,7 +107,7 @@ def run_job(
             more = destination.finish(report.exit_code == 0)
             report = msgspec.structs.replace(report, replaced=report.replaced + more)
         except (DestinationError, JournalError) as error:
-            report = reports.with_error(report, error)
+            report = msgspec.structs.replace(reports.with_error(report, error), complete=False)
         if superseded := destination.journal.shards.damaged(superseded=True):
             text = "damaged, and another has its samples: remove the files that verify names, and verify"
             progress.log("warning", _shards_text(superseded, text))

@@ -386,7 +386,10 @@ class Supervisor:
             # Another in its place would fare no better, and its files are not to blame: the run ends.
             self._stop(self._destination.refused_page())
         blamed = worker and self._inherit_ledger(process.number)
-        if self._phase in ENDING or (not worker and self._queue.drained):
+        if self._phase in ENDING:
+            self.result.deaths += worker and os.WIFSIGNALED(status)
+            return
+        if not worker and self._queue.drained:
             return
         if not process.ready:
             process.tries += 1

@@ -40,9 +40,10 @@ class DirectoryKind(Unsharded):
     def inspector(self, root: Path, identity: str) -> Inspect:
         """Return a function that reads the file of an item under ``root``, and follows no link there.
 
-        It raises DestinationError where the disk fails: that says nothing about the file.
+        It raises DestinationError where a file cannot be read, as the disk fails or this user may not: that
+        says nothing about what it has.
         """
-        from downloader.core.file_errors import is_of_disk
+        from downloader.core.file_errors import is_unreadable
         from downloader.files.directory import UnsafeFile
         from downloader.sinks.stored import is_inside, matches, open_below, place, unreadable
 
@@ -57,9 +58,9 @@ class DirectoryKind(Unsharded):
             except (FileNotFoundError, NotADirectoryError):
                 return "missing"
             except OSError as error:
-                if is_of_disk(error):
+                if is_unreadable(error):
                     raise unreadable(root / where, error) from error
-                return "changed since it was stored"  # as it may not be read
+                return "changed since it was stored"
             try:
                 return "" if matches(fd, written.size, written.crc) else "changed since it was stored"
             except OSError as error:

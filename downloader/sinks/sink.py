@@ -327,10 +327,16 @@ class Comparison(Protocol):
         after ``publish_anew``. Raises OSError.
         """
 
-    def finish(self, shards: Sequence[int]) -> list[tuple[str, str]]:
+    is_behind: bool
+    """Whether what describes all shards was not compared: a run that ended early has not written it yet."""
+
+    def finish(
+        self, shards: Sequence[int], damaged: Sequence[int], *, complete: bool
+    ) -> list[tuple[str, str]]:
         """Return the same of what describes all ``shards``, those that are published.
 
-        What a run has not written yet is not compared. Raises OSError.
+        ``damaged``: those that were found so before and are to be published anew, which are not in
+        ``shards``. ``complete``: the job is, so that it has to be there. Raises OSError.
         """
 
 
@@ -343,6 +349,9 @@ class Compares(Protocol):
 
         ``home``: of the tool's own files. ``access``: to a bucket. Raises DestinationError.
         """
+
+    def is_described(self, home: Directory, shards: int) -> bool:
+        """Return whether what describes all ``shards``, their number, is written, as far as is known."""
 
 
 Locate = Callable[[Sequence[Written], Sequence[str]], list[tuple[str, str]]]

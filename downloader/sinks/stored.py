@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import posix
@@ -113,5 +114,10 @@ def open_root(root: str | os.PathLike[str]) -> Directory:
 
 
 def unreadable(path: str | os.PathLike[str], error: OSError) -> DestinationError:
-    """Return the error where it is not known what ``path`` has, since the disk fails."""
-    return DestinationError(f"{os.fspath(path)} cannot be read: {advice(error)}")
+    """Return the error where it is not known what ``path`` has, since it cannot be read."""
+    remedy = ""
+    if error.errno in (errno.EACCES, errno.EPERM):
+        remedy = (
+            "; run the command as a user who may read it, or permit it (`chmod u+r`, u+rx for directories)"
+        )
+    return DestinationError(f"{os.fspath(path)} cannot be read: {advice(error)}{remedy}")

@@ -42,9 +42,9 @@ from downloader.storage.journal import NAME as JOURNAL
 from downloader.storage.journal import JobSpec, Journal
 from downloader.storage.ledger import read_merged
 from downloader.storage.lock import lock, lock_destination
-from downloader.storage.name_key import name_key
+from downloader.storage.name_key import check_key, key_digest, key_path, name_key, read_key
 from downloader.storage.name_owners import settle_contested
-from downloader.storage.name_probes import colon_of, folds_names
+from downloader.storage.name_probes import colon_of, folds_names, remove_probe
 from downloader.storage.reserved_names import Reserved, check_reserved, reserved_names
 
 __all__ = [
@@ -52,6 +52,8 @@ __all__ = [
     "PLAN",
     "Destination",
     "begun_here",
+    "check_mounted",
+    "clock_of",
     "collect_ledgers",
     "foreign_before",
     "forget",
@@ -116,10 +118,11 @@ class Destination:
                 self.home = opened.enter_context(make_home("--journal", config.journal))
             else:
                 self.home = opened.enter_context(make_home("-o", config.local_output))
-            if self._apart:
-                make_directory("-o", output)
             self.lock_fd = lock(self.home)
             opened.callback(os.close, self.lock_fd)
+            if self._apart:
+                self._check_mounted()
+                make_directory("-o", output)
             try:
                 self._open(opened)
             except (ConfigError, MissingHome):
@@ -138,10 +141,10 @@ class Destination:
         opened.callback(os.close, self._root)
         if not config.slice and not config.is_bucket:  # slices share it: the driver has locked it
             lock_destination(self._root, config.output)
+            remove_probe(self._root)
         self._unsynced: DestinationError | None = None
         if not config.slice and not config.restart:
             self._check_engine()
-        self.name_key = name_key(self.home)
         if config.restart:
             self._check_begin()
             self._take_back_all()
@@ -163,6 +166,7 @@ class Destination:
             # The journal may have lost shards, which are then published again, with other bytes.
             (self.home / INDEXED).unlink(missing_ok=True)
         self.job, self.resumed = self._agree()
+        self.name_key = self._agree_on_key()
         self.journal.run(boot)
         self._undo = undoer(
             *(config.store, Path(config.local_output), config.sink_kind.identity(config), self._prefix)
@@ -191,6 +195,22 @@ class Destination:
             )
         if config.is_bucket or os.path.isdir(config.local_output):
             self._check_begin()
+
+    def _check_mounted(self) -> None:
+        """See ``check_mounted``. This is before anything is made in DEST: its time would change."""
+        config = self._config
+        if config.restart or config.slice or not has_journal(config):
+            return
+        try:
+            if not _is_empty(config.local_output):
+                return
+            with contextlib.closing(Journal(self.home, read_only=True)) as journal:
+                job = journal.job()
+                stored = journal.tally(open_too=True).stored
+        except (JournalError, OSError):
+            return  # who opens it to write says why
+        if job is not None and stored:
+            check_mounted(config.local_output, job.began_ns)
 
     def _check_engine(self) -> None:
         """Raise ConfigError if the job here has a plan, and no journal: what failed is in that."""
@@ -453,6 +473,7 @@ class Destination:
             foreign_before_ns=self._foreign_before(),
             output=self._shown_output(),
             kept=self._kept_columns(),
+            began_ns=self._now if self._apart and not config.slice else 0,
         )
         job = self.journal.job()
         if job is None:
@@ -484,15 +505,7 @@ class Destination:
                 f"choose another {'--journal' if self._apart else '-o'}, "
                 "or --restart to forget that job (its files stay)"
             )
-        if job.output != mine.output:
-            if not leads_to(job.output, mine.output):
-                raise ConfigError(
-                    f"{config.journal_root} has the journal of {job.output or config.journal_root}; "
-                    "give that as -o, or another --journal, or --restart to forget that job (its files "
-                    f"stay){moved(job.output, mine.output)}"
-                )
-            job = msgspec.structs.replace(job, output=mine.output)
-            self.journal.begin(job)
+        job = self._check_output(job, mine)
         if (job.store, job.layout) != (mine.store, mine.layout):
             try:
                 begun = f"--store {job.store} {sink_kind(job.store).describe(job.layout)}"
@@ -508,6 +521,35 @@ class Destination:
             job = msgspec.structs.replace(job, lost_before_ns=self._now)
             self.journal.begin(job)
         return job, True
+
+    def _agree_on_key(self) -> bytes:
+        """Return the key of names, that of the job if a name of it depends on one; else record it.
+
+        Raises JournalError.
+        """
+        if not self._config.slice:  # whose items have their names
+            check_key(key_path(self.home), read_key(self.home), self.job.key, self._has_keyed)
+        key = name_key(self.home)
+        if self.job.key != key_digest(key):
+            self.job = msgspec.structs.replace(self.job, key=key_digest(key))
+            self.journal.begin(self.job)
+        return key
+
+    def _has_keyed(self) -> bool:
+        return known.has_keyed(self.home) or self.journal.has_keyed()
+
+    def _check_output(self, job: JobSpec, mine: JobSpec) -> JobSpec:
+        """Raise ConfigError if ``job`` has another DEST than this run; return it with that of this one."""
+        root = self._config.journal_root
+        if not leads_to(job.output, mine.output):
+            raise ConfigError(
+                f"{root} has the journal of {job.output or root}; give that as -o, or another --journal, "
+                f"or --restart to forget that job (its files stay){moved(job.output, mine.output)}"
+            )
+        known = msgspec.structs.replace(job, output=mine.output, began_ns=job.began_ns or mine.began_ns)
+        if known != job:
+            self.journal.begin(known)
+        return known
 
     def _check_kept(self, job: JobSpec, mine: JobSpec) -> JobSpec:
         """Raise ConfigError if ``job`` keeps other columns than this run; return it with these."""
@@ -525,9 +567,9 @@ class Destination:
         raise ConfigError(f"{self._config.output} was begun with {begun}; give the same, or --restart")
 
     def _kept_columns(self) -> str:
-        """Return ``JobSpec.kept``."""
+        """Return ``JobSpec.kept``. Of files, only a manifest has columns."""
         config = self._config
-        if not self._has_shards or config.slice:
+        if config.slice or not (self._has_shards or config.recording):
             return ""
         options = {option.name for option in config.source_kind.options}
         kept = str(config.source_option("keep_columns")) if "keep_columns" in options else ""
@@ -566,7 +608,7 @@ class Destination:
         """Time when the lock was written, by the destination's own clock, which also stamps files."""
         if not self._apart:
             return os.fstat(self.lock_fd).st_ctime_ns
-        return _clock_of(self._config.local_output)
+        return clock_of(self._config.local_output)
 
 
 def ledgers(home: Directory) -> list[Entry]:
@@ -611,7 +653,7 @@ def temporary_prefix(home: Directory) -> str:
 
 def foreign_before(output: str) -> int:
     """Return ``core.ownership.Rules.foreign_before_ns`` of a job that begins now."""
-    return 0 if _is_empty(output) else _clock_of(output)
+    return 0 if _is_empty(output) else clock_of(output)
 
 
 def _is_empty(output: str) -> bool:
@@ -619,7 +661,27 @@ def _is_empty(output: str) -> bool:
         return all(entry.name == HOME for entry in entries)
 
 
-def _clock_of(output: str) -> int:
+def check_mounted(output: str, began_ns: int) -> None:
+    """Raise DestinationError if DEST is empty, and another directory than that of a job which stored files.
+
+    It is if it was last changed before the job began, at ``began_ns`` (0: that is not known): say, the
+    place of a mount, whose disk is not mounted. One that was emptied, copied, moved, or made anew has
+    changed since, whatever device and inode it has.
+    """
+    try:
+        found = os.stat(output)
+        if not began_ns or found.st_ctime_ns >= began_ns or not _is_empty(output):
+            return
+    except OSError:
+        return  # who opens it says why
+    raise DestinationError(
+        f"{output} is empty, and has been since before this job began, so its files are elsewhere: mount "
+        "what they are on, or put it back, then run the same command again (if they are lost, run "
+        f"`{shlex.join(['touch', output])}` first)"
+    )
+
+
+def clock_of(output: str) -> int:
     """Return the time in ns by the clock of the file system, which stamps files."""
     with tempfile.TemporaryFile(dir=output) as stamped:
         return os.fstat(stamped.fileno()).st_ctime_ns

@@ -30,6 +30,7 @@ from downloader.core.item_states import (
 )
 from downloader.core.limits import MOST_BATCH_ITEMS
 from downloader.core.name_list import decode_names
+from downloader.core.naming import is_keyed
 from downloader.errors import UNDECODABLE, JournalError, failure_kind
 from downloader.files.directory import Directory
 from downloader.messages import Batch, BatchDone, Failure, Narrowed, Tally
@@ -292,6 +293,10 @@ class Journal:
         """Return the names of the items of batch ``seq``, none if there is no such batch."""
         row = self._rows.find("listing", "WHERE seq = ?", seq)
         return decode_names(row[2]) if row is not None else []
+
+    def has_keyed(self) -> bool:
+        """Return whether a name of an item depends on the key of the job."""
+        return any(is_keyed(name) for row in self.batches() for name in decode_names(row.names))
 
     def keep_marks(self, marks: dict[int, bytes], verify: Verify) -> None:
         """Record the item states of batches whose outcome is unknown (after a drain or a worker's death).

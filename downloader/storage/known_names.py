@@ -37,6 +37,7 @@ from downloader.core.item_states import (
     unpack,
 )
 from downloader.core.name_list import decode_names
+from downloader.core.naming import is_keyed
 from downloader.errors import ConfigError, SourceError
 from downloader.files.database import attach, connect, translated
 from downloader.files.database import remove as remove_database
@@ -44,7 +45,7 @@ from downloader.files.directory import Directory
 from downloader.messages import Item
 from downloader.storage.journal import Journal
 
-__all__ = ["Known", "among", "exists", "remove", "write"]
+__all__ = ["Known", "among", "exists", "has_keyed", "remove", "write"]
 
 _NAME = "known.sqlite"
 _RIVAL = -1  # in place of the digest of a URL: for those that had other bytes
@@ -141,6 +142,20 @@ def _add(database: sqlite3.Connection, name: str, digest: Digest | None, state: 
     else:
         database.execute(
             "INSERT OR REPLACE INTO item VALUES (?, ?, ?, ?, ?, NULL, NULL)", (name, *digest, state, crc)
+        )
+
+
+def has_keyed(home: Directory) -> bool:
+    """Return whether a name in the table depends on the key of the job. Raises JournalError."""
+    if not exists(home):
+        return False
+    path = home / _NAME
+    with translated(path), contextlib.closing(connect(path, _SCHEMA)) as database:
+        tables = ("known", "item") if _has_items(database, "main") else ("known",)
+        return any(
+            is_keyed(name)
+            for table in tables
+            for (name,) in database.execute(f"SELECT name FROM {table} WHERE name GLOB '*%~*'")
         )
 
 

@@ -15,7 +15,10 @@ from downloader.config.config import Config
 from downloader.core.naming import COLON, ESCAPED_COLON
 from downloader.errors import DestinationError
 
-__all__ = ["colon_of", "folds_names"]
+__all__ = ["colon_of", "folds_names", "remove_probe"]
+
+_PROBE = ".downloader-names"
+_PROBED = ("name", "NAME", "host", f"host{COLON}80")
 
 
 def colon_of(config: Config) -> str:
@@ -48,9 +51,42 @@ def _takes(directory: str, name: str) -> bool:
 
 @contextlib.contextmanager
 def _probe(output: str) -> Iterator[str]:
-    """Make a directory below ``output`` for the time of the block; OSError becomes DestinationError."""
+    """Make a directory below ``output`` for the time of the block; OSError becomes DestinationError.
+
+    It has a name of its own, so that the next run can remove what a killed one has left
+    (``remove_probe``); if something else has that, another one.
+    """
     try:
-        with tempfile.TemporaryDirectory(prefix=".downloader-", dir=output) as directory:
+        directory = os.path.join(output, _PROBE)
+        try:
+            os.mkdir(directory, 0o700)
+        except FileExistsError:
+            with tempfile.TemporaryDirectory(prefix=f"{_PROBE}-", dir=output) as other:
+                yield other
+            return
+        try:
             yield directory
+        finally:
+            at = os.open(output, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                remove_probe(at)
+            finally:
+                os.close(at)
     except OSError as error:
         raise DestinationError(f"-o {output}: {error.strerror}") from error
+
+
+def remove_probe(output: int) -> None:
+    """Remove the directory that a killed run has left below the directory ``output``, a descriptor.
+
+    Only empty directories are removed, and only those with the names that are probed: nothing of a user.
+    """
+    with contextlib.suppress(OSError):
+        fd = os.open(_PROBE, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=output)
+        try:
+            for name in _PROBED:
+                with contextlib.suppress(OSError):
+                    os.rmdir(name, dir_fd=fd)
+        finally:
+            os.close(fd)
+        os.rmdir(_PROBE, dir_fd=output)

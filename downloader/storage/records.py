@@ -22,7 +22,10 @@ class JobSpec(msgspec.Struct, frozen=True):
     more of a path counts as a login, ``sig=x.jpg`` loses its extension, and mirror leaves ``?`` alone;
     up to 5, only ``.downloader`` itself is escaped, not what a file system without case takes for it.
     ``types``: of its kept columns (``core.column_types``). ``kept``: --keep-columns where there are
-    shards, whose tables have them, as JSON; "" where that is not known.
+    shards, whose tables have them, or records for a manifest, as JSON; "" where that is not known.
+    ``began_ns``: when it began to store files, by the clock of ``output``; 0 if that is not known, or the
+    journal is in it. ``key``: the digest of the key of its names (``storage.name_key``), "" if that is not
+    known.
     """
 
     source: str
@@ -37,6 +40,8 @@ class JobSpec(msgspec.Struct, frozen=True):
     naming: int = 1
     types: str = ""
     kept: str = ""
+    began_ns: int = 0
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)

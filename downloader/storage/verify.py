@@ -28,9 +28,11 @@ from downloader.messages import Failure, Tally
 from downloader.sinks.registry import sink_kind, undoer, verifier
 from downloader.sinks.shards.files import SHARDS
 from downloader.sinks.shards.kept import kept_samples
+from downloader.sinks.shards.stats import STATS_SUFFIX
 from downloader.sinks.sink import REWRITTEN, SUPERSEDED, Compares, Comparison, Inspect, Written
 from downloader.sinks.stored import is_inside, open_root, place
 from downloader.storage.destination import (
+    check_mounted,
     collect_ledgers,
     home_of,
     leads_to,
@@ -40,9 +42,11 @@ from downloader.storage.destination import (
 )
 from downloader.storage.journal import NAME as JOURNAL
 from downloader.storage.journal import BatchRow, JobSpec, Journal
+from downloader.storage.known_names import has_keyed
 from downloader.storage.ledger import read as read_ledger
 from downloader.storage.ledger import read_merged
 from downloader.storage.lock import is_locked, lock
+from downloader.storage.name_key import check_key, key_path, read_key
 from downloader.storage.name_owners import CHUNK, damaged_at, is_left, settle_damaged
 
 __all__ = ["HeldRoot", "Status", "Verified", "remarks", "status", "verify"]
@@ -53,8 +57,9 @@ _NAMED = 1000
 class Status(msgspec.Struct, frozen=True):
     """A summary of a destination's journal. ``stored`` counts all runs.
 
-    ``complete``, as in a report: the source was read to its end, or to --limit, and every file is stored or
-    failed. ``source_read``: it was read to its end. ``doubtful``: see ``Report``.
+    ``complete``, as in a report: the source was read to its end, or to --limit, every file is stored or
+    failed, and the indexes of shards are written. ``source_read``: it was read to its end. ``doubtful``:
+    see ``Report``.
     """
 
     source: str
@@ -80,7 +85,8 @@ class Verified(msgspec.Struct, frozen=True):
     ``written_down``: they are recorded as damaged, so that the next run fetches them again. ``published``:
     what is wrong with files that the store has made of them, by name, at most the first 1,000;
     ``unrecorded``: how many shards are compared less than wholly, since their records are not there.
-    ``doubtful``: how many files may have had the bodies of others when they were stored.
+    ``doubtful``: how many files may have had the bodies of others when they were stored. ``behind``: the
+    indexes of shards were not compared, as shards were published since a run has written them.
     """
 
     checked: int
@@ -92,6 +98,7 @@ class Verified(msgspec.Struct, frozen=True):
     unrecorded: int = 0
     doubtful: int = 0
     recorded: int = 0
+    behind: bool = False
 
     @property
     def exit_code(self) -> int:
@@ -120,10 +127,18 @@ def status(root: str) -> Status:
             pending=pending,
             bytes=tally.bytes,
             source_read=journal.ended,
-            complete=journal.read and not pending and not journal.open_count(),
+            complete=journal.read
+            and not (pending or journal.open_count())
+            and _is_described(home, journal, job.store),
             failed_by_error=journal.failures_by_code(),
             doubtful=journal.doubtful,
         )
+
+
+def _is_described(home: Directory, journal: Journal, store: str) -> bool:
+    """Return whether a run has written what describes all shards, if the store has any."""
+    kind = sink_kind(store)
+    return not isinstance(kind, Compares) or kind.is_described(home, len(journal.shards.finished()))
 
 
 def _readable(home: Directory) -> Journal:
@@ -234,7 +249,10 @@ def _verify_with(place: _Place, root: str, home: Directory, quiet: bool, *, read
         if job.output and not leads_to(job.output, output):
             remedy = moved(job.output, output)
             raise ConfigError(f"{root} has the journal of {job.output}, not of {output}; give that{remedy}")
+        check_key(key_path(home), read_key(home), job.key, lambda: has_keyed(home) or journal.has_keyed())
         with contextlib.closing(HeldRoot(output)) as held:
+            if job.output and not is_bucket(output) and journal.tally(open_too=True).stored:
+                check_mounted(output, job.began_ns)
             if not read_only:
                 try:
                     check = verifier(job.store, Path(output), job.layout)
@@ -279,6 +297,7 @@ def _verify(
     comparison: Comparison | None = None
     published: list[tuple[str, str]] = []
     finished: list[int] = []
+    waiting: list[int] = []
     try:
         inspect = kind.inspector(root, job.layout)
         if isinstance(kind, Compares):
@@ -295,9 +314,10 @@ def _verify(
         anew: list[int] = []
         names += [failure.name for failure in damaged[: max(0, _NAMED - len(names))]]
         if comparison is not None:
-            anew, found = _compare_shards(
+            anew, to_come, found = _compare_shards(
                 journal, row, shards, comparison, damaged=bool(damaged), read_only=left is not None
             )
+            waiting += to_come
             published += found
             finished += [shard for shard in shards if journal.shards.is_finished(shard)]
         count = sum(1 for _ in core_marks.published(row.marks)) if row.marks else 0
@@ -310,7 +330,8 @@ def _verify(
             print(f"downloader: {show_count(checked)} files verified", file=sys.stderr)  # noqa: T201
     settling.settle()
     if comparison is not None:
-        published += comparison.finish(sorted(finished))
+        complete = journal.read and not journal.open_count()
+        published += comparison.finish(sorted(finished), waiting, complete=complete)
         held.check()
     return Verified(
         checked,
@@ -322,6 +343,7 @@ def _verify(
         comparison.unrecorded if comparison is not None else 0,
         journal.doubtful,
         recorded,
+        comparison is not None and comparison.is_behind,
     )
 
 
@@ -394,10 +416,11 @@ def _compare_shards(
     *,
     damaged: bool,
     read_only: bool,
-) -> tuple[list[int], list[tuple[str, str]]]:
+) -> tuple[list[int], list[int], list[tuple[str, str]]]:
     """Return which of the ``shards`` of a batch are to be published anew, and what is wrong with files.
 
-    ``damaged``: items are found damaged. Those of earlier times may not be fetched again yet.
+    Between the two: which were to be published anew before. ``damaged``: items are found damaged. Those of
+    earlier times may not be fetched again yet.
     """
     done = [shard for shard in shards if journal.shards.is_finished(shard)]
     earlier = journal.shards.damaged_of(row.seq)
@@ -411,7 +434,7 @@ def _compare_shards(
         found += wrong
         if not (wrong or waits or read_only):
             journal.shards.settle(row.seq, shard)  # another one has its samples, and it was removed
-    return anew, found
+    return anew, earlier if waits else [], found
 
 
 def _claimed(row: BatchRow) -> list[str]:
@@ -500,11 +523,16 @@ def remarks(found: Verified) -> Iterator[str]:
         yield f"{found.recorded:,} {are} recorded as damaged or out of date, and not fetched again yet"
     if found.doubtful:
         yield doubtful_text(found.doubtful)
-    if not all(problem.endswith((REWRITTEN, SUPERSEDED)) for problem in found.published.values()):
+    left = [name for name, what in found.published.items() if not what.endswith((REWRITTEN, SUPERSEDED))]
+    if left:
+        stats = sum(name.endswith(STATS_SUFFIX) for name in left)
+        what = "rows" if not stats else "stats" if stats == len(left) else "rows and stats"
         yield (
-            "to have rows written again, move their shard away with the files beside it, verify, and run "
-            "the same command again"
+            f"to have {what} written again, move their shard away with the files beside it, verify, and "
+            "run the same command again"
         )
+    if found.behind:
+        yield "shards.json and sizes.json were not compared: a run writes them at its end"
     if found.unrecorded:
         yield (
             f"{show_count(found.unrecorded)} shards have no record of what was published, as those of "

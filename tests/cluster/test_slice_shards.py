@@ -262,6 +262,7 @@ def test_verify_finds_what_is_damaged_and_it_is_fetched_again(
     slices = [plan.add(names[:60]), plan.add(names[60:], ended=True)]
     for name in slices:
         assert plan.attempt(name, tmp_path / "s").how == "done"
+    plan.drive()
     assert verify(plan.dest) == (0, 120, 120, [])
 
     # Of a shard that is damaged, all of it is fetched again, into others.
@@ -276,6 +277,7 @@ def test_verify_finds_what_is_damaged_and_it_is_fetched_again(
     assert plan.done(again.name).report.stored == 2 * size
     assert verify(plan.dest) == (int(store == "tar"), 120, 120, [])
     remove(store, changed)
+    plan.drive()
     assert verify(plan.dest) == (0, 120, 120, [])
 
     # What the first slice has lost is fetched again already, so `verify` makes another slice.
@@ -289,9 +291,42 @@ def test_verify_finds_what_is_damaged_and_it_is_fetched_again(
     for head in (made, plan.again(again.name)):
         assert plan.attempt(head.name, tmp_path / "s").how == "done"
     remove(store, changed)
+    plan.drive()
     assert verify(plan.dest) == (0, 120, 120, [])
     if store == "files":
         assert stored(plan.dest) == {name: truth.content(name) for name in names}
+
+
+def test_what_is_beside_the_shards_of_slices_is_named_until_it_is_right(tmp_path: Path) -> None:
+    """Indexes that a driver was not let write, too; of stats, ``verify`` says how they can be had again."""
+    names = ["a", "b", "c", "d"]
+    with Server(files={name: ok(name.encode()) for name in names}) as server:
+        plan = ShardPlan(tmp_path / "d", server.url, 2, {})
+        slices = [plan.add(names[:2]), plan.add(names[2:], ended=True)]
+        for name in slices:
+            assert plan.attempt(name, tmp_path / "s").how == "done"
+        (plan.dest / "sizes.json").write_text("mine")
+        assert named(plan.dest) == [["shards.json", "sizes.json"]] * 2
+        assert run("status", plan.dest).returncode == 4
+        plan.drive()
+        assert (named(plan.dest), run("status", plan.dest).returncode) == ([[]] * 2, 0)
+        index = plan.dest / "shards.json"
+        content = index.read_bytes()
+        for other in (content[:-1], None):
+            index.write_bytes(other) if other else index.unlink()
+            assert named(plan.dest) == [["shards.json"]] * 2
+        index.write_bytes(content)
+        stats = plan.dest / "00001_stats.json"
+        stats.write_bytes(stats.read_bytes()[:-1])
+        said = run("verify", plan.dest)
+        assert (said.returncode, "to have stats written again, move" in said.stdout) == (1, True)
+        assert named(plan.dest) == [["00001_stats.json"]] * 2
+
+
+def named(dest: Path) -> list[list[str]]:
+    """Return what ``downloader verify`` names beside items, twice."""
+    found = [json.loads(run("verify", dest, "--json").stdout) for _ in range(2)]
+    return [sorted(each["published"]) for each in found]
 
 
 def test_damaged_file_of_a_slice_is_named_until_it_is_fetched_again(tmp_path: Path) -> None:

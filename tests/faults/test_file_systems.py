@@ -16,6 +16,7 @@ import resource
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
 import zlib
@@ -25,10 +26,10 @@ from typing import Any
 
 import psutil
 import pytest
-from harness import Job
+from harness import Job, environment
 from servers import Answer, Request, Server, Until, ok
 
-from downloader.core.file_errors import Step, code_of
+from downloader.core.file_errors import Step, code_of, is_unreadable
 from downloader.core.ownership import Rules
 from downloader.errors import DestinationError, FetchError, JournalError
 from downloader.files.database import connect, translated
@@ -184,6 +185,10 @@ def test_every_errno_is_decided() -> None:
         for number in errno.errorcode:
             assert code_of(number, step) in ("", "bad-name", "not-writable", "too-large")
         assert code_of(errno.EFBIG, step) == "too-large"
+    for name in (*destinations.split(), "EACCES", "EPERM", "EBUSY", "EOVERFLOW"):
+        assert is_unreadable(OSError(getattr(errno, name), ""))
+    for name in ("ENOENT", "ENOTDIR", "ELOOP", "ENXIO", "ENAMETOOLONG"):
+        assert not is_unreadable(OSError(getattr(errno, name), ""))
     assert code_of(errno.EINVAL, Step.CONTENT) == ""  # no name of the item was given
 
 
@@ -649,6 +654,139 @@ def test_verify_takes_a_disk_that_fails_for_no_damage(
         assert run_downloader("verify", place / "d", "--journal", journal).returncode == 0
         assert json.loads(run_downloader(*argv).stdout)["requests"] <= 1, "a listing"
         assert len(server.requests) <= asked + 1
+
+
+NOBODY = 65534
+
+
+def verify_as_nobody(dest: Path, journal: Path) -> subprocess.CompletedProcess[str]:
+    """Run ``verify`` as a user whom permissions stop; it imports everything before it becomes that."""
+    script = (
+        "import os, sys, downloader.cli.main, downloader.core.naming, downloader.sinks.shards.comparing;"
+        "import downloader.reporting.report, downloader.storage.verify, downloader.cluster.plan_home;"
+        "import downloader.sinks.exchanged, downloader.sinks.shards.inspecting;"
+        "from downloader.sinks.registry import sink_kind; sink_kind('files'), sink_kind('tar');"
+        f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY});"
+        "sys.exit(downloader.cli.main.main(sys.argv[1:]))"
+    )
+    argv = [sys.executable, "-c", script, "verify", str(dest), "--journal", str(journal)]
+    return subprocess.run(
+        argv, cwd="/", env=environment(), capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+@pytest.mark.parametrize(
+    ("store", "shut", "mode"),
+    [
+        ("files", ".", 0o644),
+        ("files", ".", 0o000),
+        ("files", "127.0.0.1*/get/h", 0o000),
+        ("files", "127.0.0.1*/get/h", 0o644),
+        ("files", "127.0.0.1*/get/h/1?", 0o000),
+        ("tar", ".", 0o644),
+        ("tar", "00001.tar", 0o000),
+        ("tar", "00001_stats.json", 0o000),
+        ("tar", "shards.json", 0o000),
+    ],
+)
+def test_verify_takes_what_may_not_be_read_for_no_damage(
+    run_downloader: Run, tmp_path: Path, store: str, shut: str, mode: int
+) -> None:
+    """It is said, with the path and what to do; nothing is recorded, and nothing requested again."""
+    if os.geteuid():
+        pytest.skip("only root can be another user")
+    for path in (tmp_path, *tmp_path.parents):
+        if path == Path("/tmp"):
+            break
+        path.chmod(0o755)
+    dest, journal = tmp_path / "d", tmp_path / "j"
+    options = ("--layout", "mirror") if store == "files" else ("--store", store, "--shard-files", 10)
+    with Server(files={f"h/{n}": ok(b"%d" % n) for n in range(30)}) as server:
+        argv = (server.url, "-o", dest, "--journal", journal, *options, "--json")
+        assert run_downloader(*argv).returncode == 0
+        for path in (tmp_path, *tmp_path.rglob("*")):
+            os.chown(path, NOBODY, NOBODY)
+        assert verify_as_nobody(dest, journal).returncode == 0
+        modes = {path: path.stat().st_mode for path in ([dest] if shut == "." else dest.glob(shut))}
+        assert modes
+        for path in modes:
+            path.chmod(mode)
+        for _ in range(2):
+            done = verify_as_nobody(dest, journal)
+            assert (done.returncode, done.stdout, done.stderr.count("\n")) == (4, "", 1), done
+            assert f" {dest}" in done.stderr
+            assert "cannot be read: Permission denied; run the command as a user who may" in done.stderr
+        for path, before in modes.items():
+            path.chmod(before)
+        done = verify_as_nobody(dest, journal)
+        assert (done.returncode, done.stdout) == (0, "30 of 30 files agree with the journal\n"), done
+        for path in (tmp_path, *tmp_path.rglob("*")):
+            os.chown(path, 0, 0)
+        report = json.loads(run_downloader(*argv).stdout)
+        assert (report["skipped"], report["requests"]) == (30, 0)
+
+
+@contextlib.contextmanager
+def bound(disk: Path, place: Path) -> Iterator[None]:
+    """Mount the directory ``disk`` at ``place`` in the block."""
+    mount = ["mount", "--bind", disk, place]
+    if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("cannot mount")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", place], check=True)
+
+
+@pytest.mark.parametrize("store", ["files", "tar"])
+def test_destination_whose_disk_is_not_mounted(run_downloader: Run, tmp_path: Path, store: str) -> None:
+    """Its mount point is no DEST of which all is lost; one that is emptied, copied or made anew is."""
+    place, there, journal = tmp_path / "mnt", tmp_path / "disk", tmp_path / "j"
+    place.mkdir()
+    there.mkdir()
+    with Server(files={f"{n:03d}": ok(b"%d" % n) for n in range(30)}) as server:
+        argv = (server.url, "-o", place, "--journal", journal, "--store", store, "--json")
+        check = ("verify", place, "--journal", journal)
+        with bound(there, place):
+            assert json.loads(run_downloader(*argv, "--limit", 20).stdout)["stored"] == 20
+            assert run_downloader(*check).returncode == 0
+        for command in (check, argv, check):
+            done = run_downloader(*command)
+            assert (done.returncode, list(place.iterdir())) == (4, []), done
+            assert "is empty, and has been since before this job began" in done.stderr
+        with bound(there, place):
+            assert run_downloader(*check).returncode == 0
+            assert json.loads(run_downloader(*argv).stdout)["skipped"] == 20
+            assert run_downloader(*check).returncode == 0
+        # Moved, copied: another inode and other times of the directory. Then emptied, then made anew.
+        place.rmdir()
+        shutil.copytree(there, place)
+        assert run_downloader(*check).returncode == 0
+        shutil.rmtree(place)
+        place.mkdir()
+        done = run_downloader(*check)
+        assert (done.returncode, "0 of 30 files agree" in done.stdout) == (1, True), done
+        assert json.loads(run_downloader(*argv).stdout)["stored"] == 30
+        for path in place.iterdir():
+            path.unlink()
+        assert run_downloader(*check).returncode == 1
+
+
+def test_lost_disk_can_be_told_to_be_lost(run_downloader: Run, tmp_path: Path) -> None:
+    """By what the message says."""
+    place, there, journal = tmp_path / "mnt", tmp_path / "disk", tmp_path / "j"
+    place.mkdir()
+    there.mkdir()
+    with Server(files={"a": ok(b"A")}) as server:
+        argv = (server.url, "-o", place, "--journal", journal)
+        with bound(there, place):
+            assert run_downloader(*argv).returncode == 0
+        done = run_downloader("verify", place, "--journal", journal)
+        command = done.stderr.partition("`")[2].partition("`")[0]
+        subprocess.run(command, shell=True, check=True)
+        assert run_downloader("verify", place, "--journal", journal).returncode == 1
+        assert run_downloader(*argv).returncode == 0
+        assert (place / "a").read_bytes() == b"A"
 
 
 def test_file_system_that_has_turned_read_only_is_only_reported_on(

@@ -4,18 +4,24 @@ what other users see of its processes."""
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
+import os
 import subprocess
 import sys
 import threading
 from pathlib import Path
 from urllib.parse import quote
 
+import msgspec
 import pytest
 from checker import left_in
 from harness import Job, command, environment, members, run
 from servers import Certificates, Request, Server, Step, Tls, listing, ok, redirect, status
 from servers.rows import CASES, HOPS
+
+from downloader.files.directory import open_home
+from downloader.storage.journal import Journal
 
 URL, HEADER, NETRC, PROXY = "url-s3cret-a", "header-s3cret-b", "netrc-s3cret-c", "proxy-s3cret-d"
 PATIENCE = ("--deadline", "4s", "--read-timeout", "1500ms", "--connect-timeout", "2s")
@@ -192,7 +198,7 @@ def test_secret_in_a_server_url_is_in_no_mirror_path(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("layout", ["flat", "mirror"])
 def test_resumed_job_keeps_its_names(layout: str, tmp_path: Path) -> None:
-    """Also where names would be different now: the key was lost, or an earlier version chose them."""
+    """Also where names would be different now: an earlier version chose them, with another key."""
     out, source = tmp_path / "out", tmp_path / "list.txt"
 
     def rows(request: Request) -> list[Step]:
@@ -206,7 +212,13 @@ def test_resumed_job_keeps_its_names(layout: str, tmp_path: Path) -> None:
         assert key.stat().st_mode & 0o777 == 0o600
         begun = [path.name for path in out.rglob("x*")]
         assert len(begun) == 1
-        key.unlink()
+        key.write_bytes(os.urandom(32))
+        assert run(*args).returncode == 4, "the journal has a digest of the key"
+        # That of an earlier version has none.
+        with open_home(out / ".downloader") as home, contextlib.closing(Journal(home)) as journal:
+            job = journal.job()
+            assert job is not None
+            journal.begin(msgspec.structs.replace(job, key=""))
         server._default = lambda request: ok(request.target.encode())
         done = run(*args)
     assert done.returncode == 0, done.stderr

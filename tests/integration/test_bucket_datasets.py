@@ -158,3 +158,17 @@ def test_a_lost_or_damaged_shard_is_published_anew(
         run()
         assert listed() == ["00000.tar", "00001.tar"]
         assert verified(0) == "8 of 8 files agree with the journal\n"
+        # Indexes are named until they are put again, whatever else is.
+        for content in (b"garbage", None):
+            for name in ("shards.json", "sizes.json"):
+                if content:
+                    obstore.put(store, name, content)
+                else:
+                    obstore.delete(store, name)
+                for _ in range(2):
+                    assert f"damaged: {name}: " in verified(1)
+            obstore.put(store, "00000_stats.json", b"garbage")
+            assert {f"damaged: {name}: " in verified(1) for name in ("shards.json", "sizes.json")} == {True}
+            run()
+            assert verified(0) == "8 of 8 files agree with the journal\n"
+            assert listed() == ["00000.tar", "00001.tar"]

@@ -197,6 +197,97 @@ def test_files_beside_shards_are_named_and_can_be_had_again(run_downloader: Run,
         assert (found.returncode, found.stdout) == (0, "7 of 7 files agree with the journal\n")
 
 
+def as_mine(path: Path) -> None:
+    path.write_bytes(b'{"mine":1}')
+
+
+@pytest.mark.parametrize("name", ["shards.json", "sizes.json"])
+@pytest.mark.parametrize(
+    "damage", [Path.unlink, as_mine, lambda path: flip(path, 80)], ids=["gone", "edited", "flipped"]
+)
+def test_indexes_are_named_until_they_are_written_again(
+    damage: Callable[[Path], object], name: str, run_downloader: Run, tmp_path: Path
+) -> None:
+    """However often ``verify`` looks, whatever else it has named before or names then."""
+    dest = tmp_path / "dest"
+    with Server(default=answer) as server:
+        source = write_list(tmp_path, server)
+        argv = (source, "-o", dest, "--shard-files", 2, *FORMS["tar"])
+        assert run_downloader(*argv).returncode == 1
+
+        def named() -> list[str]:
+            found = verify(str(dest), quiet=True)
+            assert found.exit_code == bool(found.published)
+            return sorted(found.published)
+
+        damage(dest / name)
+        assert [named() for _ in range(3)] == [[name]] * 3
+        # Not done, although all is stored: the command that writes it goes on.
+        now = run_downloader("status", dest, "--json")
+        assert (now.returncode, json.loads(now.stdout)["complete"]) == (4, False)
+        assert run_downloader(*argv).returncode == 1
+        assert (named(), run_downloader("status", dest).returncode) == ([], 1)
+        # Something else is named first.
+        flip(dest / "00001_stats.json", 80)
+        assert named() == ["00001_stats.json"]
+        in_content(dest / "00002.tar")
+        assert named() == ["00001_stats.json", "00002.tar"]
+        assert named() == ["00001_stats.json", "00002.tar"]
+        damage(dest / name)
+        assert [named() for _ in range(2)] == [["00001_stats.json", "00002.tar", name]] * 2
+        assert run_downloader(*argv).returncode == 1
+        assert named() == []
+
+
+@pytest.mark.parametrize("existing", ["keep", "fail"])
+def test_index_that_a_run_could_not_write(existing: str, run_downloader: Run, tmp_path: Path) -> None:
+    """A run that ends so is not complete, and ``verify`` does not find that all agrees."""
+    dest = tmp_path / "dest"
+    with Server(default=answer) as server:
+        source = write_list(tmp_path, server)
+        argv = (source, "-o", dest, "--shard-files", 2, *FORMS["tar"])
+        assert run_downloader(*argv, "--limit", 3).returncode == 0
+        as_mine(dest / "sizes.json")
+        done = run_downloader(*argv, "--existing", existing, "--json")
+        assert (done.returncode, json.loads(done.stdout)["complete"]) == (4, False)
+        for _ in range(2):
+            found = verify(str(dest), quiet=True)
+            assert (found.exit_code, "sizes.json" in found.published, found.damaged) == (1, True, [])
+            assert run_downloader("status", dest).returncode == 4
+        assert (dest / "sizes.json").read_bytes() == b'{"mine":1}'
+        assert run_downloader(*argv).returncode == 1
+        assert verify(str(dest), quiet=True).exit_code == 0
+
+
+def test_indexes_that_a_killed_run_has_not_written(
+    run_downloader: Run, start: Callable[..., Job], tmp_path: Path
+) -> None:
+    """They lack its shards, and say so; what was found wrong before the kill is still wrong."""
+    dest, over = tmp_path / "dest", Event()
+
+    def answers(request: Request) -> Sequence[Step]:
+        return [Until(over), *ok(b"8")] if request.target == "/f/8.dat" else ok(request.target.encode())
+
+    source = tmp_path / "list.txt"
+    with Server(default=answers) as server:
+        source.write_text("".join(f"{server.url}/f/{number}.dat\n" for number in range(9)))
+        argv = (source, "-o", dest, "--store", "tar", "--shard-files", 3, "--workers", 1)
+        assert run_downloader(*argv, "--limit", 3).returncode == 0
+        (dest / "shards.json").unlink()
+        assert verify(str(dest), quiet=True).exit_code == 1
+        job = start(*argv, "--pipeline", "off")
+        job.until(lambda: json.loads(run_downloader("status", dest, "--json").stdout)["stored"] >= 6)
+        job.kill(signal.SIGKILL)
+        job.wait()
+        over.set()
+        found = run_downloader("verify", dest)
+        said = "shards.json and sizes.json were not compared: a run writes them at its end"
+        assert (found.returncode, said in found.stdout) == (0, True)
+        assert run_downloader(*argv).returncode == 0
+        found = run_downloader("verify", dest)
+        assert (found.returncode, found.stdout) == (0, "9 of 9 files agree with the journal\n")
+
+
 def header_of(path: Path) -> int:
     """Return a bit of the header of the last sample's content in the first half of an uncompressed tar."""
     import tarfile

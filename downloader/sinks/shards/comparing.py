@@ -75,6 +75,8 @@ class ShardComparison:
         self._anew: set[int] = set()
         self.unrecorded = 0
         """How many shards have no record."""
+        self.is_behind = False
+        """Whether shards were published since the indexes were written, so that these are not compared."""
 
     # items
 
@@ -299,13 +301,15 @@ class JobComparison(ShardComparison):
         """See ``sinks.sink.Comparison``. Let nothing in the home say that they are published."""
         found = super().publish_anew(shards)
         if found and not self._home.is_read_only():
-            self._indexed.forget()
+            self._indexed.renew()
             for shard in found:
                 unseal(self._home, shard)
                 (self._home / STATS / stats_name(shard)).unlink(missing_ok=True)
         return found
 
-    def finish(self, shards: Sequence[int]) -> list[tuple[str, str]]:
+    def finish(
+        self, shards: Sequence[int], damaged: Sequence[int], *, complete: bool
+    ) -> list[tuple[str, str]]:
         """See ``sinks.sink.Comparison``. Let the next run write again what it can."""
         files = {shard: self.files_of(shard) for shard in shards}
         writable = not self._home.is_read_only()
@@ -313,10 +317,14 @@ class JobComparison(ShardComparison):
             lost = [shard for shard, found in files.items() if found is None and shard not in self._anew]
             Compared(lost, sorted(self._changed_stats)).note(self._home)
         if not self._indexed.counts(len(shards)):
-            return []  # they are written at the end of a run
-        wrong = self.indexes([file for found in files.values() for file in found or ()])
+            if self._indexed.counts(len(shards) + len(damaged)):  # no run has been at work since
+                files |= {shard: self.files_of(shard) for shard in damaged}
+            elif not complete:
+                self.is_behind = bool(shards)
+                return []
+        wrong = self.indexes([file for _, found in sorted(files.items()) for file in found or ()])
         if (wrong or self._changed_stats) and writable:
-            self._indexed.forget()
+            self._indexed.renew()
         return wrong
 
 

@@ -33,6 +33,7 @@ __all__ = ["Compared", "Indexed", "index_lines", "sizes_lines", "write_indexes",
 
 _encode = msgspec.json.Encoder().encode
 _LONGEST_NOTE = 1000
+_DUE = b" to be written again\n"
 _MOST_DIGESTS = 8  # of runs that were killed one after the other
 
 
@@ -48,7 +49,8 @@ class _Shard(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, kw_only=
 class Indexed:
     """A note in ``home`` of what the indexes in ``directory`` have; they take seconds for 100,000 shards.
 
-    It counts only as long as the indexes have the sizes that they had.
+    It counts only as long as the indexes have the sizes that they had. Where they are to be written again,
+    it still says for how many shards they were written: until then ``verify`` goes on to compare them.
     """
 
     def __init__(self, home: Directory, directory: Path) -> None:
@@ -72,9 +74,18 @@ class Indexed:
         except OSError:
             return b""
 
-    def forget(self) -> None:
+    def is_due(self, shards: int) -> bool:
+        """Return whether they are to be written at the end of the next run, which has ``shards``."""
+        return not self.counts(shards) or self._read().endswith(_DUE)
+
+    def renew(self) -> None:
         """Have them written again at the end of the next run."""
-        self._note.unlink(missing_ok=True)
+        count, comma, _ = self._read().partition(b",")
+        try:
+            if comma:
+                self._note.write(count + comma + _DUE)
+        except OSError:  # no room for it
+            self._note.unlink(missing_ok=True)
 
     def note(self, shards: int) -> None:
         """Note that the indexes have ``shards`` shards. Without the note they are written again."""

@@ -61,6 +61,11 @@ def parse_members(text: str) -> dict[str, str]:
                 "of --keep-columns; choose another extension"
             )
         extension = match[1].lower()
+        if extension.startswith("__") and extension.endswith("__"):
+            raise ValueError(
+                f"{each[:40]!r}: readers of WebDataset keep names between two underscores, as __key__ and "
+                "__url__, to themselves; choose another extension"
+            )
         if found.setdefault(extension, match[2]) != match[2]:
             raise ValueError(f"{extension} is given two columns, {found[extension]} and {match[2]}")
     return found

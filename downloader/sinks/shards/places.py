@@ -63,7 +63,13 @@ class DirectoryFiles:
 
     def stats(self, shard: int) -> ShardStats | None:
         with open_root(self._root) as directory:
-            return read_stats(directory / stats_name(shard))
+            path = directory / stats_name(shard)
+            try:
+                return read_stats(path)
+            except UnsafeFile:
+                raise
+            except OSError as error:
+                raise unreadable(path, error) from error
 
 
 def open_shard(path: Path) -> BinaryIO:

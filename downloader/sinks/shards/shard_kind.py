@@ -239,6 +239,14 @@ class ShardKind:
         files = open_published(root, home, access)
         return JobComparison(files, self.name, options, home, root)
 
+    def is_described(self, home: Directory, shards: int) -> bool:
+        """See ``sinks.sink.Compares``."""
+        from pathlib import Path
+
+        from downloader.sinks.shards.indexes import Indexed
+
+        return not shards or not Indexed(home, Path(home)).is_due(shards)
+
     def _inspector(self, root: Path, identity: str) -> ShardInspector:
         import msgspec
 

@@ -19,6 +19,7 @@ from downloader.sinks.shards.jobs import FileStats, ShardJob
 
 __all__ = [
     "IS_OURS",
+    "STATS_SUFFIX",
     "FileStats",
     "ShardStats",
     "file_name",
@@ -28,6 +29,7 @@ __all__ = [
     "stats_name",
 ]
 
+STATS_SUFFIX: Final = "_stats.json"
 IS_OURS: Final = re.compile(
     r"[0-9]{5,}(-[0-9]+)?\.(tar|tar\.gz|tar\.zst|parquet)|[0-9]{5,}(_items)?\.(parquet|jsonl)"
     r"|[0-9]{5,}_stats\.json|shards\.json|sizes\.json"
@@ -100,4 +102,4 @@ def items_name(shard: int, store: str, form: str) -> str:
 
 def stats_name(shard: int) -> str:
     """Return the name of a shard's stats."""
-    return f"{shard:05d}_stats.json"
+    return f"{shard:05d}{STATS_SUFFIX}"

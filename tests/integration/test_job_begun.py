@@ -1,0 +1,91 @@
+"""What a job began with, what a killed one has left in DEST, and who died at its end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from threading import Event
+
+import psutil
+import pytest
+from harness import Job
+from servers import Request, Server, Step, Until, ok
+
+from downloader.sinks.shards.options import parse_members
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def test_kept_columns_of_a_manifest_stay_the_same(run_downloader: Run, tmp_path: Path) -> None:
+    """Else rows of before had no value where the list has one. Without records they do not matter."""
+    source, manifest = tmp_path / "l.csv", tmp_path / "m.csv"
+    with Server(files={}, default=ok(b"x")) as server:
+        rows = "".join(f"{server.url}/{n},{n},d{n}\n" for n in range(8))
+        source.write_text("url,c,d\n" + rows)
+        argv = (source, "-o", tmp_path / "d", "--manifest", manifest)
+        assert run_downloader(*argv, "--keep-columns", "c", "--limit", 4).returncode == 0
+        before = manifest.read_bytes()
+        for other in ("d", "c,d"):
+            done = run_downloader(*argv, "--keep-columns", other)
+            assert (done.returncode, manifest.read_bytes()) == (2, before), done
+            assert "was begun with --keep-columns c; give the same, or --restart" in done.stderr
+        assert run_downloader(*argv, "--keep-columns", "c").returncode == 0
+        plain = (source, "-o", tmp_path / "plain", "--keep-columns")
+        assert run_downloader(*plain, "c", "--limit", 4).returncode == 0
+        assert run_downloader(*plain, "d").returncode == 0
+
+
+@pytest.mark.parametrize("name", ["__key__", "__url__", "__bad__", "__KEY__"])
+def test_members_that_readers_keep_to_themselves(name: str, run_downloader: Run, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="readers of WebDataset keep names between"):
+        parse_members(f"{name}=caption")
+    assert parse_members("_key=caption,key_=caption") == {"_key": "caption", "key_": "caption"}
+    source = tmp_path / "l.csv"
+    source.write_text("url,caption\nhttp://127.0.0.1:9/a,c\n")
+    done = run_downloader(source, "-o", tmp_path / "d", "--store", "tar", "--member", f"{name}=caption")
+    assert (done.returncode, (tmp_path / "d").exists()) == (2, False), done
+
+
+def test_what_a_probe_of_names_has_left_is_removed(run_downloader: Run, tmp_path: Path) -> None:
+    """By any further run; not if somebody has put something there."""
+    dest = tmp_path / "d"
+    probe = dest / ".downloader-names"
+    with Server(files={"a": ok(b"A")}) as server:
+        argv = (server.url, "-o", dest, "--layout", "mirror")
+        assert run_downloader(*argv).returncode == 0
+        assert not probe.exists()
+        for left in ("", "name", "NAME", "host", "host:80"):
+            (probe / left).mkdir(parents=True)
+            assert run_downloader(*argv).returncode == 0
+            assert not probe.exists()
+        probe.mkdir()
+        (probe / "mine").write_text("mine")
+        assert run_downloader(*argv, "--relist").returncode == 0
+        assert [path.name for path in dest.iterdir() if path.name.startswith(".downloader-")] == [
+            probe.name
+        ]
+        assert (probe / "mine").read_text() == "mine"
+
+
+def test_worker_that_dies_while_a_run_ends_has_died(start: Callable[..., Job], tmp_path: Path) -> None:
+    over = Event()
+
+    def answers(request: Request) -> Sequence[Step]:
+        return [Until(over), *ok(b"b")] if request.target == "/get/b" else ok(b"a")
+
+    with Server(files={"a": answers, "b": answers}) as server:
+        job = start(server.url, "-o", tmp_path / "d", "--workers", 1, "--json")
+        job.until(lambda: any(each.target == "/get/b" for each in list(server.requests)))
+        children = psutil.Process(job.process.pid).children()
+        job.kill(signal.SIGINT)
+        job.until(lambda: "SIGINT" in job.err)
+        for child in children:  # the feeder may have ended
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.kill()
+        assert job.wait() == 130, job.err
+        over.set()
+    assert json.loads(job.out)["worker_deaths"] == 1
