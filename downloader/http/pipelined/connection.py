@@ -390,6 +390,12 @@ class PipelinedConnection:
         last += window.rest(last)
         return (last, last) if self._recheck else (last + window.gap, last + window.slowest)
 
+    @property
+    def held(self) -> int:
+        """Return the number of its responses that are not stored yet."""
+        held = self._recheck.held if self._recheck is not None else self.parser.completed
+        return len(held)
+
     def commit(self) -> int:
         """Store the window after the rest, and return the number of its responses.
 

@@ -54,19 +54,20 @@ class OriginDepths:
         """Return the number of responses so far, of all origins."""
         return sum(state.responses for state in self._states.values())
 
-    def adapt(self, *, climbs: bool) -> bool:
+    def adapt(self, *, tries: bool, waits: bool) -> bool:
         """Let slow origins try the next depth; return whether how files finish has changed thereby.
 
-        ``climbs``: the number of connections is being adapted.
+        ``tries``: they may; ``waits``: the number of connections is being adapted, and no slow origin
+        measures its depth meanwhile.
         """
         now, changed = monotonic(), False
         for state in self._states.values():
             before = state.by_trial, state.depth.now
             if state.trial is not None:
                 self._judge(state.trial, state)
-            elif climbs and state.is_slow(now):
+            elif tries and state.is_slow(now):
                 self._try(state)
-            state.waits = climbs or state.trial is not None
+            state.waits = waits or state.trial is not None
             state.by_trial = state.by_trial and state.waits
             changed = changed or before != (state.by_trial, state.depth.now)
         return changed

@@ -155,7 +155,7 @@ class OriginState:
             return
         before, self.depth = self.depth, depths.measured(self.depth, sample)
         if self.depth.now != before.now:
-            self._meter.restart()
+            self._meter.stepped(before.now)
 
     @property
     def responses(self) -> int:
