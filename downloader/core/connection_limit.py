@@ -95,12 +95,11 @@ class ConnectionLimit:
     measurements since; ``gains``: how many of them had a gain; ``wait``: measurements to skip before the
     next step; ``pause``: the next value of ``wait``. ``usual``: the mean rate at this limit, over ``held``
     measurements since it does not grow; ``fallen``: how many in a row were far below; ``try_fewer``: fewer
-    are to be tried. ``fewer``: they are being tried, and kept if ``as_fast`` as ``before``;
-    ``by_fewer``: this limit was found so. ``gained``: a step has had a gain; ``careful``: more were slower,
-    so that steps are small. ``needed``: others waited for as long as a measurement takes.
-    ``best``: the greatest rate while the CPU was the
-    limit, since a bad second must not make what follows the next step look like a gain. ``gain``: by what
-    factor the rate must grow.
+    are to be tried. ``fewer``: they are being tried, and kept if ``as_fast`` as ``before``; ``by_fewer``:
+    this limit was found so. ``careful``: more were slower, so that steps are small; ``again``: how often
+    fewer are tried once more then. ``best``: the greatest rate while the CPU was the limit, since a bad
+    second must not make what follows the next step look like a gain. ``gain``: by what factor the rate must
+    grow. ``needed``: others waited for as long as a measurement takes.
     """
 
     now: int
@@ -123,8 +122,8 @@ class ConnectionLimit:
     fewer: bool = False
     as_fast: bool = False
     by_fewer: bool = False
-    gained: bool = False
     careful: bool = False
+    again: int = 0
     needed: bool = False
 
     def is_clear_loss(self, rate: float) -> bool:
@@ -199,19 +198,19 @@ def measured(limit: ConnectionLimit, sample: Sample) -> ConnectionLimit:
         return _grow(limit, sample)
     before = limit.before
     if before is None or sample.rate > before.rate * _CLEAR_GAIN:
-        return _grow(replace(limit, by_fewer=False, gained=before is not None), sample)
+        return _grow(replace(limit, by_fewer=False), sample)
     tries, gains = limit.tries + 1, limit.gains + (sample.rate > before.rate * limit.gain)
     if tries < _TRIES:
         return replace(limit, tries=tries, gains=gains)
     if gains == tries:
-        return _grow(replace(limit, by_fewer=False, gained=True), sample)
+        return _grow(replace(limit, by_fewer=False), sample)
     lost = sample.rate < before.rate * _LOSS
     back = _stop_growing(limit, limit.came_from, _FEWER if limit.by_fewer else _NO_GAIN)
     back = replace(back, try_fewer=limit.try_fewer or lost)
     if not lost:
         return back
     # A reason to try fewer soon, and fewer more the next time.
-    return replace(back, usual=before.rate, held=_BEFORE_FEWER - 2, careful=True)
+    return replace(back, usual=before.rate, held=_BEFORE_FEWER - 2, careful=True, again=1)
 
 
 def _held(limit: ConnectionLimit, sample: Sample) -> ConnectionLimit:
@@ -222,7 +221,7 @@ def _held(limit: ConnectionLimit, sample: Sample) -> ConnectionLimit:
     if falls >= _TRIES:
         return _fewer(replace(limit, as_fast=True), Sample(sample.rate, sample.busy))
     if not fallen:
-        usual += (sample.rate - usual) / min(held, _WEIGHT)
+        usual += (sample.rate - usual) / min(max(held, 1), _WEIGHT)
     limit = replace(limit, held=held, usual=usual, fallen=falls)
     if limit.try_fewer and held >= _BEFORE_FEWER and not falls and sample.busy <= _IDLE_AGAIN:
         return _fewer(limit, Sample(usual, sample.busy))
@@ -246,11 +245,18 @@ def _judge_fewer(limit: ConnectionLimit, sample: Sample) -> ConnectionLimit:
     tries, gains = limit.tries + 1, limit.gains + gained
     as_fast = limit.as_fast and sample.rate >= before.rate * _AS_FAST
     clear = sample.rate > before.rate * (_CLEAR_GAIN_OF_FEWER if limit.careful else _CLEAR_GAIN)
-    if not clear and (gained or as_fast) and tries < _TRIES:
+    # Where fewer are to be expected to be faster, one measurement may have had what was slow before.
+    open_ = gained or as_fast or (limit.careful and sample.rate > before.rate * _LOSS)
+    if not clear and open_ and tries < _TRIES:
         return replace(limit, tries=tries, gains=gains)
     if gained or as_fast:
         kept = replace(
-            limit, stopped=_FEWER, by_fewer=True, careful=True, as_fast=limit.as_fast and not gained
+            limit,
+            stopped=_FEWER,
+            by_fewer=True,
+            careful=True,
+            again=0,
+            as_fast=limit.as_fast and not gained,
         )
         rate = before.rate if not gained else sample.rate
         return _fewer(kept, Sample(rate, sample.busy))
@@ -260,10 +266,11 @@ def _judge_fewer(limit: ConnectionLimit, sample: Sample) -> ConnectionLimit:
         before=None,
         fewer=False,
         as_fast=False,
-        try_fewer=False,
+        try_fewer=limit.again > 0,
+        again=max(limit.again - 1, 0),
         tries=0,
         gains=0,
-        held=0,
+        held=-_BEFORE_FEWER if limit.again else 0,
         usual=0.0,
         wait=max(limit.wait, _PAUSE),
     )
@@ -369,6 +376,10 @@ class Climb:
         """
         self._depth_changed, self._does_more = True, faster
 
+    def joined(self, counted: Counters) -> None:
+        """Begin the current measurement anew: another worker counts from now on."""
+        self._start = counted
+
     def follow(self, counted: Counters, now: int, reason: int, *, full: bool) -> bool:
         """Take over what another worker has decided; return whether the limit has changed."""
         before = self.limit.now
@@ -428,9 +439,8 @@ class Climb:
             self._changed_at = counted.now
         if changed or not full:
             self._start = counted
-            # Files that finish together were requested long before: at a smaller depth, for example. And
-            # of the first requests, the fast ones are answered first.
-            self._settling = changed or in_bursts or deepening
+            # Files that finish together were requested long before: at a smaller depth, for example.
+            self._settling = changed or in_bursts
         return changed
 
     def _grown_unmeasured(self, counted: Counters) -> ConnectionLimit:

@@ -27,7 +27,7 @@ class Row(NamedTuple):
 
     ``now``: when; ``cpu``, ``finished``, ``refused``: see ``connection_limit.Counters``; ``full``,
     ``deepening``, ``draining``: see ``Climb.observe``; ``steps``: how often the depth of its pipelines has
-    changed; ``limit``, ``reason``: its number of connections, and why it is not greater.
+    changed; ``limit``, ``reason``, ``falls``: see ``ConnectionLimit``.
     """
 
     now: float
@@ -40,6 +40,7 @@ class Row(NamedTuple):
     steps: float
     limit: float
     reason: float
+    falls: float
 
 
 class Together(NamedTuple):

@@ -109,24 +109,27 @@ class ConnectionControl:
         # are slow, some connections try another depth meanwhile.
         recently = counted.now - self._full_at < _FILLING
         climbs = recently and not limit.stopped and limit.now < limit.most
-        before = origin_depths.deepest
-        if stepped := origin_depths.adapt(tries=climbs and limit.gained, waits=climbs or limit.falls):
+        before, rows = origin_depths.deepest, self._counts.living(counted.now)
+        first = next(iter(rows), self._place)
+        falls = rows[first].falls > 0 if first < self._place else limit.falls
+        if stepped := origin_depths.adapt(climbs=climbs, falls=falls):
             self._steps += 1
             self._climb.depth_changed(faster=origin_depths.deepest > before)
-        deepening, draining = origin_depths.deepen, schedule.active > schedule.most
-        row = Row(*counted[:4], full, deepening, draining, self._steps, limit.now, limit.reason)
+        deepening, draining = origin_depths.deepen and not falls, schedule.active > schedule.most
+        decided = (limit.now, limit.reason, limit.falls)
+        row = Row(*counted[:4], full, deepening, draining, self._steps, *decided)
         self._counts.write(self._place, row)
-        rows = self._counts.living(counted.now)
-        first = next(iter(rows))
-        if first != self._place:
-            decided = rows[first]
-            return self._climb.follow(counted, int(decided.limit), int(decided.reason), full=full)
-        del rows[first]
-        others = {worker: each.steps for worker, each in rows.items()}
-        if others != self._others and not stepped:
+        if first < self._place:
+            row = rows[first]
+            return self._climb.follow(counted, int(row.limit), int(row.reason), full=full)
+        rows.pop(self._place, None)
+        all_ = together([row, *rows.values()], counted.now)
+        others = {place: each.steps for place, each in rows.items()}
+        if others.items() > self._others.items():
+            self._climb.joined(all_.counted)
+        elif others != self._others and not stepped:
             self._climb.depth_changed(faster=False)
         self._others = others
-        all_ = together([row, *rows.values()], counted.now)
         steady = origin_depths.by_trial
         return self._climb.observe(
             all_.counted,

@@ -7,7 +7,7 @@ import os
 
 from downloader.core.worker_counts import Row, WorkerCounts, together
 
-ROW = Row(1000.0, 2.0, 300.0, 4.0, True, False, False, 1.0, 32.0, 3.0)
+ROW = Row(1000.0, 2.0, 300.0, 4.0, True, False, False, 1.0, 32.0, 3.0, False)
 
 
 def test_what_one_worker_writes_another_one_reads() -> None:
