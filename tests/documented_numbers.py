@@ -102,7 +102,7 @@ NUMBERS: Final[dict[str, tuple[str, ...]]] = {
         "nor for more than {core.connection_limit._LONG:.0f} s where connections finish whole windows",
         "for no more than {core.goodput._PATIENCE[0]} mean latencies of the depth before "
         "({core.goodput._PATIENCE[1]} after a further step)",
-        "for {core.connection_limit._DRAINING:.0f} s at most",
+        "vain have ended: for {core.connection_limit._DRAINING:.0f} s at most",
         "half of up to {http.pipelined.depth_trial.MOST} connections try the next depth",
         "so many that it is no chance ({core.host_trouble._IN_A_ROW}, more where many fail anyway)",
         "`--retries 0` means {core.host_trouble._UNREACHED_AT_FIRST:w} attempts at a host, too",

@@ -116,6 +116,8 @@ class ConnectionControl:
             self._steps += 1
             self._climb.depth_changed(faster=origin_depths.deepest > before)
         deepening, draining = origin_depths.deepen and not falls, schedule.active > schedule.most
+        # Connections that have tried a greater depth in vain rest, and would make few seem to be too few.
+        draining = draining or (bool(limit.stopped) and self._pipelined.ends_windows)
         decided = (limit.now, limit.reason, limit.falls)
         row = Row(*counted[:4], full, deepening, draining, self._steps, *decided)
         self._counts.write(self._place, row)

@@ -142,4 +142,4 @@ def test_a_job_of_some_thousand_files_gets_few_connections_where_more_are_slower
     limit = result.report["connection_limit"]
     assert limit["last"] * int(workers) <= 16
     assert limit["stopped"] == {"fewer were faster": int(workers)}
-    assert sum(connections <= 16 for connections in served) >= 2500
+    assert sum(connections <= 16 for connections in served) >= 1500
