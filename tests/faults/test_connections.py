@@ -140,6 +140,6 @@ def test_a_job_of_some_thousand_files_gets_few_connections_where_more_are_slower
         result = download("-", tmp_path / "d", *options, stdin="\n".join(listed))
     assert (result.exit, len(result.files)) == (0, 5000)
     limit = result.report["connection_limit"]
-    assert limit["last"] * int(workers) <= 16
+    assert limit["last"] * int(workers) <= 32
     assert limit["stopped"] == {"fewer were faster": int(workers)}
-    assert sum(connections <= 16 for connections in served) >= 1500
+    assert sum(connections <= 32 for connections in served) >= 1500
