@@ -98,7 +98,11 @@ NUMBERS: Final[dict[str, tuple[str, ...]]] = {
         "else {core.connection_limit._GAIN * 100 - 100:.0f} %",
         "{core.connection_limit._FALLEN} of what it was",
         "down to {core.connection_limit._FEWEST_AS_FAST}, since an overloaded server",
-        "A clear loss counts after {core.connection_limit._LONG} s",
+        "for more than two mean latencies from before it, at least {core.connection_limit._SHORT} s; "
+        "nor for more than {core.connection_limit._LONG:.0f} s where connections finish whole windows",
+        "for no more than {core.goodput._PATIENCE[0]} mean latencies of the depth before "
+        "({core.goodput._PATIENCE[1]} after a further step)",
+        "vain have ended: for {core.connection_limit._DRAINING:.0f} s at most",
         "half of up to {http.pipelined.depth_trial.MOST} connections try the next depth",
         "so many that it is no chance ({core.host_trouble._IN_A_ROW}, more where many fail anyway)",
         "`--retries 0` means {core.host_trouble._UNREACHED_AT_FIRST:w} attempts at a host, too",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from downloader.config.config import Config
 from downloader.core.reached_hosts import ReachedHosts
+from downloader.core.worker_counts import WorkerCounts
 from downloader.feeder.duplicates import follow_journal
 from downloader.process.spawn import ChildMain
 from downloader.storage.destination import Destination
@@ -24,8 +25,12 @@ def feeder_main(config: Config, destination: Destination) -> ChildMain:
     return main
 
 
-def worker_main(config: Config, destination: Destination, number: int, reached: ReachedHosts) -> ChildMain:
-    """Return the main function of worker ``number``; ``reached`` is in memory that workers share.
+def worker_main(
+    config: Config, destination: Destination, number: int, reached: ReachedHosts, counts: WorkerCounts
+) -> ChildMain:
+    """Return the main function of worker ``number``.
+
+    ``reached`` and ``counts`` are in memory that workers share.
 
     Raises DestinationError.
     """
@@ -39,6 +44,7 @@ def worker_main(config: Config, destination: Destination, number: int, reached: 
             destination.ledger(number),
             rules,
             reached,
+            counts,
             destination.reserved,
             destination.spool(number),
         )

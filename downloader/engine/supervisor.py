@@ -26,6 +26,7 @@ from downloader.core.pipeline_window import longest_drain
 from downloader.core.reached_hosts import ReachedHosts
 from downloader.core.respawn import MAX_BLAMELESS_DEATHS, MAX_FAILED_FEEDERS, RespawnLimits
 from downloader.core.state_machine import transition
+from downloader.core.worker_counts import WorkerCounts
 from downloader.engine.batch_queue import BatchQueue
 from downloader.engine.checkpoint import Checkpoint
 from downloader.engine.children import feeder_main, worker_main
@@ -97,6 +98,7 @@ class Supervisor:
         # Anonymous and inherited by each worker, so also by one that replaces another.
         shared = memoryview(mmap.mmap(-1, ReachedHosts.SIZE))
         self._reached = ReachedHosts(shared, monotonic())
+        self._counts = WorkerCounts(memoryview(mmap.mmap(-1, WorkerCounts.SIZE)))
         shards = config.sink_kind.shard_items(config) > 0
         self._queue = BatchQueue(
             self._journal, failed_only=config.retry_failed, shards=shards, relisting=destination.relisting
@@ -144,7 +146,8 @@ class Supervisor:
     def _spawn_worker(self, tries: int = 0) -> None:
         number = self._number
         self._number += 1
-        self._spawn(number, worker_main(self._config, self._destination, number, self._reached), tries)
+        main = worker_main(self._config, self._destination, number, self._reached, self._counts)
+        self._spawn(number, main, tries)
 
     def _spawn(self, number: int, main: ChildMain, tries: int, **how: bool) -> None:
         self._pool.spawn(number, main, keep=self._destination.inherited, tries=tries, **how)

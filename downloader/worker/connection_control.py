@@ -9,6 +9,7 @@ import gevent
 
 from downloader.core.connection_limit import Climb, ConnectionLimit, Counters, adaptive, fixed
 from downloader.core.scheduler import Scheduler
+from downloader.core.worker_counts import Row, WorkerCounts, together
 from downloader.http.connection_pool import SLOW_TO_OPEN
 from downloader.http.pipelined.client import PipelinedClient
 from downloader.http.task import FetchTask
@@ -30,7 +31,10 @@ class ConnectionControl:
     """The number of connections that a worker uses, in one greenlet.
 
     ``finished`` returns how many files were stored or have failed, ``dispatch`` starts what may start.
-    ``peak``: the maximum of the limit so far.
+    ``peak``: the maximum of the limit so far. ``worker``: its number; ``counts``: of all workers.
+
+    Where there are few hosts, all workers have one limit, by what they receive together. Where there are
+    many, each has its own.
     """
 
     def __init__(
@@ -41,6 +45,8 @@ class ConnectionControl:
         hosts: HostFailures,
         finished: Callable[[], int],
         dispatch: Callable[[], None],
+        worker: int,
+        counts: WorkerCounts,
     ) -> None:
         self.census = pipelined.census
         self._schedule = schedule
@@ -51,6 +57,10 @@ class ConnectionControl:
         self._climb = Climb(limit, Counters(monotonic(), cpu_demand(), 0, 0))
         self.peak = limit.now
         self._full_at = 0.0
+        self._place = counts.place(worker)
+        self._counts = counts
+        self._steps = 0  # changes of a depth
+        self._others: dict[int, float] = {}  # their steps
 
     @property
     def limit(self) -> ConnectionLimit:
@@ -68,32 +78,67 @@ class ConnectionControl:
 
     def _regulate(self) -> bool:
         """Measure; return whether the limit has changed."""
+        many = self._schedule.many_hosts
+        changed = self._regulate_alone() if many else self._regulate_with_others()
+        if changed:
+            connections = self.limit.now
+            self.peak = max(self.peak, connections)
+            self._schedule.resize(connections)
+            self._pipelined.resize(connections)
+        return changed
+
+    def _count(self) -> tuple[Counters, bool]:
+        """Return what is counted so far, and whether others wait for those in flight."""
+        schedule, received = self._schedule, self._finished() + self._pipelined.held
+        counted = Counters(monotonic(), cpu_demand(), received, self._hosts.refused)
+        return counted, schedule.active >= schedule.most and schedule.unstarted > schedule.resting
+
+    def _regulate_alone(self) -> bool:
+        if not self._climb.of_many_hosts:
+            self._pipelined.origin_depths.adapt_no_more()
+            self._counts.withdraw(self._place)
+        counted, full = self._count()
+        return self._climb.observe(counted, full=full, many_hosts=True)
+
+    def _regulate_with_others(self) -> bool:
         schedule, limit, origin_depths = self._schedule, self.limit, self._pipelined.origin_depths
-        counted = Counters(monotonic(), cpu_demand(), self._finished(), self._hosts.refused)
-        full = schedule.active >= schedule.most and schedule.unstarted > schedule.resting
+        counted, full = self._count()
         if full:
             self._full_at = counted.now
-        many, together, steady = schedule.many_hosts, 1, False
-        if not many:
-            # One thing at a time: the depth of the pipeline, or the number of connections. Where responses
-            # are slow, some connections try another depth meanwhile.
-            recently = counted.now - self._full_at < _FILLING
-            climbs = recently and not limit.stopped and limit.now < limit.most
-            before = origin_depths.deepest
-            if origin_depths.adapt(climbs=climbs):
-                self._climb.depth_changed(faster=origin_depths.deepest > before)
-            full = full and not origin_depths.deepen
-            together, steady = self._pipelined.stored_together, origin_depths.by_trial
-            if steady:
-                # What is finished in bursts, minutes apart, is received in a steady stream.
-                counted = counted._replace(finished=origin_depths.responses)
-                together = origin_depths.deepest
-        elif not self._climb.of_many_hosts:
-            origin_depths.adapt_no_more()
-        if not self._climb.observe(counted, full=full, many_hosts=many, together=together, steady=steady):
-            return False
-        connections = self.limit.now
-        self.peak = max(self.peak, connections)
-        schedule.resize(connections)
-        self._pipelined.resize(connections)
-        return True
+        # One thing at a time: the depth of the pipeline, or the number of connections. Where responses
+        # are slow, some connections try another depth meanwhile.
+        recently = counted.now - self._full_at < _FILLING
+        climbs = recently and not limit.stopped and limit.now < limit.most
+        before, rows = origin_depths.deepest, self._counts.living(counted.now)
+        first = next(iter(rows), self._place)
+        falls = rows[first].falls > 0 if first < self._place else limit.falls
+        if stepped := origin_depths.adapt(climbs=climbs, falls=falls):
+            self._steps += 1
+            self._climb.depth_changed(faster=origin_depths.deepest > before)
+        deepening, draining = origin_depths.deepen and not falls, schedule.active > schedule.most
+        # Connections that have tried a greater depth in vain rest, and would make few seem to be too few.
+        draining = draining or (bool(limit.stopped) and self._pipelined.ends_windows)
+        decided = (limit.now, limit.reason, limit.falls)
+        row = Row(*counted[:4], full, deepening, draining, self._steps, *decided)
+        self._counts.write(self._place, row)
+        if first < self._place:
+            row = rows[first]
+            return self._climb.follow(counted, int(row.limit), int(row.reason), full=full)
+        rows.pop(self._place, None)
+        all_ = together([row, *rows.values()], counted.now)
+        others = {place: each.steps for place, each in rows.items()}
+        if others.items() > self._others.items():
+            self._climb.joined(all_.counted)
+        elif others != self._others and not stepped:
+            self._climb.depth_changed(faster=False)
+        self._others = others
+        steady = origin_depths.by_trial
+        return self._climb.observe(
+            all_.counted,
+            full=all_.full,
+            many_hosts=False,
+            together=origin_depths.deepest if steady else self._pipelined.stored_together,
+            steady=steady,
+            deepening=all_.deepening,
+            draining=all_.draining,
+        )

@@ -6,6 +6,7 @@ import msgspec
 
 from downloader.core.ownership import Rules
 from downloader.core.reached_hosts import ReachedHosts
+from downloader.core.worker_counts import WorkerCounts
 from downloader.files.directory import Entry
 from downloader.storage.reserved_names import Reserved
 
@@ -15,13 +16,14 @@ __all__ = ["Setup"]
 class Setup(msgspec.Struct, frozen=True):
     """What a worker needs besides the Config.
 
-    ``reached``: the hosts that any worker has reached. ``reserved``: see ``reconciling.Exempt``.
-    ``records``: the path of its spool, None if it needs none.
+    ``reached``: the hosts that any worker has reached. ``counts``: what each worker has counted.
+    ``reserved``: see ``reconciling.Exempt``. ``records``: the path of its spool, None if it needs none.
     """
 
     number: int
     ledger: Entry
     rules: Rules
     reached: ReachedHosts
+    counts: WorkerCounts
     reserved: Reserved = Reserved()
     records: Entry | None = None

@@ -114,7 +114,8 @@ class Worker:
         self.pipelined = PipelinedClient(config, self.session, self, limit.now, recording=recording)
         self.hosts.receives = self.pipelined.receives
         self.connections = ConnectionControl(
-            limit, self.schedule, self.pipelined, self.hosts, self._count_finished, self.dispatch
+            *(limit, self.schedule, self.pipelined, self.hosts, self._count_finished, self.dispatch),
+            *(setup.number, setup.counts),
         )
         self.slow = SlowRequests(
             *(self.schedule, self.pipelined, (self.requests_client, gate.client), self.places.waiting),

@@ -120,3 +120,26 @@ def test_connections_shrink_where_fewer_are_faster(tmp_path: Path) -> None:
     assert limit["max"] >= 64
     assert limit["last"] <= 16
     assert limit["stopped"] == {"fewer were faster": 1}
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_job_of_some_thousand_files_gets_few_connections_where_more_are_slower(
+    workers: str, tmp_path: Path
+) -> None:
+    """Each open connection slows down all; with pipelining, and workers that compete."""
+    served: list[int] = []
+
+    def answer(request: Request) -> list[Step]:
+        served.append(server.open)
+        sleep(0.02 * max(1.0, server.open / 8) ** 1.5)
+        return ok(BODY)
+
+    with Server(default=answer, record=False) as server:
+        listed = [f"{server.url}/f{n}" for n in range(5000)]
+        options = (*PATIENT[:-1], workers)
+        result = download("-", tmp_path / "d", *options, stdin="\n".join(listed))
+    assert (result.exit, len(result.files)) == (0, 5000)
+    limit = result.report["connection_limit"]
+    assert limit["last"] * int(workers) <= 32
+    assert limit["stopped"] == {"fewer were faster": int(workers)}
+    assert sum(connections <= 32 for connections in served) >= 1500

@@ -538,19 +538,19 @@ def test_slow_origin_tries_the_next_depth_on_some_connections(
     route = origin_state(False, StorageCost())
     busy: Any = [Answered(route) for _ in range(20)]
     depths_of_origins = OriginDepths({route.origin: route}, busy)
-    depths_of_origins.adapt(climbs=True)
+    depths_of_origins.adapt(climbs=True, falls=False)
     assert {route.depth_of(each) for each in busy} == {1}
     route._began -= 2  # without a measurement so far, so that responses are slow
-    depths_of_origins.adapt(climbs=True)
+    depths_of_origins.adapt(climbs=True, falls=False)
     trying = [each for each in busy if route.depth_of(each) == STEP]
     assert len(trying) == 10
     for each in busy:
         each.served += deep if each in trying else usual
-    changed = depths_of_origins.adapt(climbs=True)
+    changed = depths_of_origins.adapt(climbs=True, falls=False)
     assert (route.depth.now, route.depth.stopped, route.by_trial) == (depth, stopped, depth > 1)
     assert changed == (depth > 1)
     # It is measured again when the number of connections is settled.
-    depths_of_origins.adapt(climbs=False)
+    depths_of_origins.adapt(climbs=False, falls=False)
     assert not route.by_trial
 
 
@@ -560,7 +560,7 @@ def trial() -> tuple[OriginState, list[Any], OriginDepths]:
     busy: list[Any] = [Answered(route) for _ in range(20)]
     route._began -= 2
     depths_of_origins = OriginDepths({route.origin: route}, busy)
-    depths_of_origins.adapt(climbs=True)
+    depths_of_origins.adapt(climbs=True, falls=False)
     return route, busy, depths_of_origins
 
 
@@ -578,7 +578,7 @@ def test_trial_is_given_up_where_there_are_many_hosts() -> None:
 def test_trial_whose_connections_were_closed_has_no_gain() -> None:
     route, busy, depths_of_origins = trial()
     busy[:] = [each for each in busy if route.depth_of(each) == 1]
-    depths_of_origins.adapt(climbs=True)
+    depths_of_origins.adapt(climbs=True, falls=False)
     assert route.depth.stopped == "deeper was not faster"
 
 

@@ -90,6 +90,11 @@ class Server:
         host = {"0.0.0.0": "127.0.0.1", "::1": "[::1]"}.get(self.host, self.host)
         return f"{'https' if self._tls else 'http'}://{host}:{self.port}"
 
+    @property
+    def open(self) -> int:
+        """Return how many connections it has at present."""
+        return len(self._sockets)
+
     def count(self, target: str = "") -> int:
         """Return how many requests began with ``target``."""
         return sum(request.target.startswith(target) for request in list(self.requests))

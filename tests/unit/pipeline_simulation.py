@@ -79,7 +79,7 @@ class Simulation:
             return
         before, self.depth = self.depth, measured(self.depth, sample)
         if self.depth.now != before.now:
-            self._meter.restart()
+            self._meter.stepped(before.now)
             self.steps.append((self.now, self.depth.now))
 
     def _continue(self, connection: _Connection) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
+from random import Random
 
 import pytest
 
@@ -38,7 +40,7 @@ class Servers:
 
     def answer(self, in_flight: int, refusals: int = 0) -> Counters:
         """Return what is counted after another tick with ``in_flight`` requests."""
-        now, cpu, finished, refused_so_far = self.counted
+        now, cpu, finished, refused_so_far, _ = self.counted
         rate = min(in_flight / self.latency, self.rate)
         if self.cost:
             rate = min(rate, 1 / self.cost)
@@ -94,26 +96,34 @@ def test_limit_grows_again_after_a_while() -> None:
     assert limits[-1] == MOST
 
 
-def test_files_that_finish_together_take_longer_to_measure() -> None:
-    servers = Servers(latency=0.01)
+def ticks_until_more(servers: Servers, together: int, *, first_full: bool = True) -> int:
+    """Return after how many ticks the limit grows, where connections finish ``together`` files at once."""
     climbing = Climb(adaptive(MOST, "the most"), servers.counted)
-    ticks = 0
+    climbing.observe(servers.answer(FIRST), full=first_full, many_hosts=False, together=together)
+    ticks = 1
     while climbing.limit.now == FIRST:
-        climbing.observe(servers.answer(FIRST), full=True, many_hosts=False, together=512)
+        climbing.observe(servers.answer(FIRST), full=True, many_hosts=False, together=together)
         ticks += 1
+    return ticks
+
+
+def test_files_that_finish_together_take_longer_to_measure() -> None:
+    servers = Servers(latency=0.001)
+    ticks = ticks_until_more(servers, 512)
     assert servers.counted.finished >= 4 * FIRST * 512
     assert ticks * TICK > 2.0
 
 
+def test_files_that_finish_together_are_measured_for_seconds_where_they_are_few() -> None:
+    """At 300 a second, 4 x 32 x 512 files would take minutes, and a job has some thousand."""
+    assert ticks_until_more(Servers(latency=0.1), 512) * TICK <= 6.0
+
+
 def test_files_requested_before_are_not_measured() -> None:
     """While the depth grew, each connection held what it received, and finishes that with others."""
-    servers = Servers(latency=0.01)
-    climbing = Climb(adaptive(MOST, "the most"), servers.counted)
-    climbing.observe(servers.answer(FIRST), full=False, many_hosts=False, together=512)
-    began = servers.counted.finished
-    while climbing.limit.now == FIRST:
-        climbing.observe(servers.answer(FIRST), full=True, many_hosts=False, together=512)
-    assert servers.counted.finished - began >= 5 * FIRST * 512
+    servers = Servers(latency=0.0008)
+    ticks_until_more(servers, 512, first_full=False)
+    assert servers.counted.finished >= 5 * FIRST * 512
 
 
 def test_one_slow_second_is_no_reason_for_more() -> None:
@@ -283,3 +293,86 @@ def test_healthy_server_keeps_what_it_has(latency: float) -> None:
     limits = climb(Servers(latency, rate=1000), 300)
     needed = 1000 * latency
     assert sum(each < min(needed, FIRST) for each in limits) <= 0.02 * len(limits)
+
+
+def slow_for(seconds: float, rate_of: Callable[[int, float], float], workers: int) -> list[int]:
+    """Return the limits of ``workers`` that decide together, after each tick."""
+    servers = Overloaded(rate_of)
+    climbing = Climb(adaptive(MOST, "the most"), servers.counted._replace(workers=workers))
+    limits = []
+    for _ in range(int(seconds / TICK)):
+        counted = servers.answer(climbing.limit.now * workers)
+        climbing.observe(counted._replace(workers=workers), full=True, many_hosts=False)
+        limits.append(climbing.limit.now)
+    return limits
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_server_that_slows_down_gets_a_handful_within_seconds(workers: int) -> None:
+    """8 connections give 178 files a second, 32 half of that, 256 thirty; and a job has some thousand."""
+    limits = slow_for(40, lambda n, now: 178 * (8 / max(n, 8)) ** 0.5, workers)
+    reached = next(tick for tick, limit in enumerate(limits) if limit * workers <= 8)
+    assert reached * TICK <= {1: 15, 2: 20, 4: 32}[workers]
+    later = limits[reached:]
+    assert sum(limit * workers <= 16 for limit in later) >= 0.9 * len(later)
+
+
+@pytest.mark.parametrize("period", [0.25, 1.0, 3.0])
+@pytest.mark.parametrize(("latency", "rate"), [(0.2, 1e9), (0.05, 1000.0), (0.2, 200.0), (0.5, 60.0)])
+def test_server_whose_speed_fluctuates_keeps_what_it_needs(
+    latency: float, rate: float, period: float
+) -> None:
+    """At random by 30 %, of all requests at the same time."""
+    for seed in range(4):
+        random = Random(seed)
+        servers = Servers(latency, rate)
+        climbing = Climb(adaptive(MOST, "the most"), servers.counted)
+        got = 0.0
+        for tick in range(400):
+            if tick % (period / TICK) == 0:
+                speed = random.uniform(0.7, 1.3)
+                servers.latency, servers.rate = latency / speed, rate * speed
+            climbing.observe(servers.answer(climbing.limit.now), full=True, many_hosts=False)
+            got += min(climbing.limit.now / latency, rate)
+        assert got / 400 >= 0.75 * min(MOST / latency, rate)
+
+
+@pytest.mark.parametrize("now", [8, FIRST, 4000])
+def test_worker_follows_another_one(now: int) -> None:
+    climbing = Climb(adaptive(MOST, "the most"), Counters(0.0, 0.0, 0, 0))
+    decided = ConnectionLimit(now, MOST, "fewer were faster", "the most")
+    changed = climbing.follow(Counters(1.0, 0.0, 9, 0), decided.now, decided.reason, full=True)
+    assert changed is (now != FIRST)
+    assert (climbing.limit.now, climbing.limit.why) == (min(now, MOST), "fewer were faster")
+
+
+@pytest.mark.parametrize("stopped", ["", "the most", "the CPU is the limit", "more were not faster"])
+def test_reason_is_handed_on(stopped: str) -> None:
+    climbing = Climb(adaptive(MOST, "the most"), Counters(0.0, 0.0, 0, 0))
+    climbing.follow(
+        Counters(1.0, 0.0, 9, 0), 64, ConnectionLimit(64, MOST, stopped, "the most").reason, full=False
+    )
+    assert climbing.limit.stopped == stopped
+
+
+@pytest.mark.parametrize(("full", "why"), [(True, "the end of the job"), (False, "no more were needed")])
+def test_more_were_needed_if_files_waited(full: bool, why: str) -> None:
+    """Whether or not it was measured what more of them would give."""
+    servers = Servers(latency=20.0)
+    climbing = Climb(adaptive(MOST, "the most"), servers.counted)
+    for _ in range(8):
+        climbing.observe(servers.answer(FIRST), full=full, many_hosts=False, deepening=True)
+    assert (climbing.limit.now, climbing.limit.why) == (FIRST, why)
+
+
+def test_connections_that_end_are_not_measured() -> None:
+    """What they have in flight slows the others down."""
+    limit = ConnectionLimit(
+        8, MOST, fewer=True, came_from=FIRST, before=Sample(100.0), stopped="fewer were faster"
+    )
+    servers = Servers(latency=0.1)
+    climbing = Climb(limit, servers.counted)
+    climbing._changed_at = 0.0
+    for _ in range(30):
+        assert not climbing.observe(servers.answer(1), full=True, many_hosts=False, draining=True)
+    assert climbing.limit == replace(limit, needed=True)

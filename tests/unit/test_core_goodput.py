@@ -52,6 +52,19 @@ def test_pipelining_to_a_slow_server_pays(seed: int) -> None:
     assert found.now < 80 * 1.5 / 3
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("connections", [32, 250])
+@pytest.mark.parametrize("latencies", LATENCIES)
+def test_first_step_at_a_slow_server_is_judged_in_a_few_latencies(
+    latencies: str, connections: int, seed: int
+) -> None:
+    """Twice as many responses as are in flight take 24 mean latencies there, for each of two tries."""
+    found = outcome(latencies, connections, seed, overlapping=False)
+    (up, _), (down, depth), *_ = found.steps
+    assert depth == 1
+    assert down - up <= 16 * 1.7
+
+
 def sampled(meter: Meter, now: float, responses: int, in_flight: int) -> bool:
     return meter.record(now, responses) and meter.sample(now, in_flight, 0.0, 0.0, 0.0) is not None
 

@@ -158,6 +158,16 @@ class PipelinedClient:
         deepest = self.origin_depths.deepest
         return room_in_window(deepest, self.window, 0) if deepest > 1 else 1
 
+    @property
+    def held(self) -> int:
+        """Return the number of responses that were received and are not stored yet."""
+        return sum(each.held for each in self._busy)
+
+    @property
+    def ends_windows(self) -> bool:
+        """Return whether connections have windows from a greater depth, and send nothing meanwhile."""
+        return any(each.ends_window for each in self._busy)
+
     def in_flight(self, state: OriginState) -> int:
         """Return the number of requests to the origin of ``state`` that have no response yet."""
         return sum(len(each.parser.outstanding) for each in self._busy if each.origin_state is state)

@@ -390,6 +390,17 @@ class PipelinedConnection:
         last += window.rest(last)
         return (last, last) if self._recheck else (last + window.gap, last + window.slowest)
 
+    @property
+    def ends_window(self) -> bool:
+        """Return whether it has a window from a greater depth, so that it sends nothing until that ends."""
+        return self._deep and self.origin_state.depth_of(self) == 1
+
+    @property
+    def held(self) -> int:
+        """Return the number of its responses that are not stored yet."""
+        held = self._recheck.held if self._recheck is not None else self.parser.completed
+        return len(held)
+
     def commit(self) -> int:
         """Store the window after the rest, and return the number of its responses.
 

@@ -54,10 +54,11 @@ class OriginDepths:
         """Return the number of responses so far, of all origins."""
         return sum(state.responses for state in self._states.values())
 
-    def adapt(self, *, climbs: bool) -> bool:
+    def adapt(self, *, climbs: bool, falls: bool) -> bool:
         """Let slow origins try the next depth; return whether how files finish has changed thereby.
 
-        ``climbs``: the number of connections is being adapted.
+        ``climbs``: the number of connections is being adapted; ``falls``: fewer are being tried, or are to
+        be, and each depth stays as it is meanwhile.
         """
         now, changed = monotonic(), False
         for state in self._states.values():
@@ -67,6 +68,7 @@ class OriginDepths:
             elif climbs and state.is_slow(now):
                 self._try(state)
             state.waits = climbs or state.trial is not None
+            state.held = falls
             state.by_trial = state.by_trial and state.waits
             changed = changed or before != (state.by_trial, state.depth.now)
         return changed
@@ -75,7 +77,7 @@ class OriginDepths:
         """Give trials up, and let each origin measure its depth for itself."""
         for state in self._states.values():
             state.end_trial(pays=None)
-            state.waits = state.by_trial = False
+            state.waits = state.held = state.by_trial = False
 
     def _try(self, state: OriginState) -> None:
         if state.depth.now < state.depth.most:

@@ -52,7 +52,8 @@ class OriginState:
     ``trusted``: the server has responded to several requests in step, so a new connection need not begin
     with a single one. ``fallback_count``: responses in a row that needed the requests client. ``shapes``:
     see ``parser``; other origins share them. ``waits``: the number of connections is being adapted, and a
-    slow server's depth waits for that. ``trial``: that of the next depth, None if none is under way.
+    slow server's depth waits for that. ``held``: fewer are being tried, and the depth stays. ``trial``:
+    that of the next depth, None if none is under way.
     ``by_trial``: the depth was reached by a trial, and is not measured until the connections are adapted.
     ``order``: of its responses.
     """
@@ -73,6 +74,7 @@ class OriginState:
         "by_trial",
         "depth",
         "fallback_count",
+        "held",
         "limit",
         "no_keepalive",
         "order",
@@ -100,7 +102,7 @@ class OriginState:
         self.order = _NEW
         self._pipelined = 0  # files stored of windows
         self.fallback_count = self.limit = self._broke_at = self._body_size = 0
-        self.no_keepalive = self.trusted = self.waits = self.by_trial = False
+        self.no_keepalive = self.trusted = self.waits = self.held = self.by_trial = False
         self.trial: DepthTrial | None = None
         self.shapes = shapes
         self._client = client
@@ -151,11 +153,13 @@ class OriginState:
         sample = self._meter.sample(
             now, self._client.in_flight(self), thread_time(), stored.seconds, per_file
         )
-        if sample is None or (self.waits and (self.by_trial or depths.waits(self.depth, sample.seconds))):
+        if sample is None or self.held:
+            return
+        if self.waits and (self.by_trial or depths.waits(self.depth, sample.seconds)):
             return
         before, self.depth = self.depth, depths.measured(self.depth, sample)
         if self.depth.now != before.now:
-            self._meter.restart()
+            self._meter.stepped(before.now)
 
     @property
     def responses(self) -> int:

@@ -336,6 +336,14 @@ KNOWN = (
         (f"{GOODPUT}test_slow_server_that_overlaps_is_pipelined_deeply",),
     ),
     Mutant(
+        "a step of the depth is measured for as long as the job lasts",
+        "a slow server that works on one request after the other gets many for minutes",
+        "Meter.stepped",
+        "_PATIENCE[depth > 1] * self._latency",
+        "math.inf",
+        (f"{GOODPUT}test_first_step_at_a_slow_server_is_judged_in_a_few_latencies",),
+    ),
+    Mutant(
         "a gain by chance counts",
         "a slow server that processes one request at a time gets many, which wait",
         "_pays",

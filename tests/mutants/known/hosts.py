@@ -82,6 +82,33 @@ KNOWN = (
         ),
     ),
     Mutant(
+        "a measurement of more files than there are",
+        "a server that slows down with connections keeps 32, at a third of its speed, for a short job",
+        "Climb._measured",
+        "elapsed >= long and finished >= fewest",
+        "False",
+        (
+            "tests/unit/test_core_connection_limit.py::"
+            "test_files_that_finish_together_are_measured_for_seconds_where_they_are_few",
+        ),
+    ),
+    Mutant(
+        "workers that compete",
+        "each worker opens more connections to a slow server, since it gets more of it, and all get less",
+        "WorkerCounts.living",
+        "then > now - _LIVING",
+        "then == now",
+        ("tests/unit/test_core_worker_counts.py::test_what_one_worker_writes_another_one_reads",),
+    ),
+    Mutant(
+        "none needed where nothing was measured",
+        "the report says that no more connections were needed, where nobody knows",
+        "Climb._need",
+        "counted.now - self._full_since >= _SECONDS",
+        "False",
+        ("tests/unit/test_core_connection_limit.py::test_more_were_needed_if_files_waited",),
+    ),
+    Mutant(
         "smaller limit without effect",
         "connections in use go on with further files, however many fewer were chosen",
         "Scheduler.next_jobs",

@@ -1,0 +1,39 @@
+"""What the workers of a run know of each other's connections."""
+
+from __future__ import annotations
+
+import mmap
+import os
+
+from downloader.core.worker_counts import Row, WorkerCounts, together
+
+ROW = Row(1000.0, 2.0, 300.0, 4.0, True, False, False, 1.0, 32.0, 3.0, False)
+
+
+def test_what_one_worker_writes_another_one_reads() -> None:
+    counts = WorkerCounts(memoryview(mmap.mmap(-1, WorkerCounts.SIZE)))
+    child = os.fork()
+    if not child:
+        counts.write(7, ROW)
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert counts.living(1000.1) == {7: ROW}
+
+
+def test_dead_workers_do_not_count_and_the_first_that_lives_is_first() -> None:
+    counts = WorkerCounts(memoryview(bytearray(WorkerCounts.SIZE)))
+    for worker, now in ((0, 1000.0), (5, 1004.0), (2, 1004.2), (1027, 1004.3), (9, 1004.3)):
+        counts.write(worker, ROW._replace(now=now))
+    counts.withdraw(9)
+    assert list(counts.living(1004.5)) == [2, 3, 5]
+
+
+def test_workers_are_one() -> None:
+    found = together([ROW, ROW._replace(cpu=4.0, refused=1.0, draining=True)], 1001.0)
+    assert found.counted == (1001.0, 3.0, 600.0, 5, 2)
+    assert (found.full, found.deepening, found.draining) == (True, False, True)
+
+
+def test_most_workers_must_be_full() -> None:
+    assert together([ROW, ROW, ROW._replace(full=False)], 1001.0).full
+    assert not together([ROW, ROW._replace(full=False)], 1001.0).full
