@@ -43,6 +43,7 @@ def log_in_once(number):
     with LOCK:
         if not TOKEN:
             request("token")
+            request("account")
             TOKEN.append("of a login")
     request(number)
 
