@@ -13,7 +13,7 @@ from gevent.threadpool import ThreadPool
 HOST = "https://localhost:9/"  # nothing listens there
 LOCK, PLAIN = threading.RLock(), threading.Lock()
 ROOM = threading.Semaphore(1)
-TOKEN = []
+TOKEN, LOCKS = [], [threading.Lock()]
 
 
 def request(number):
@@ -43,8 +43,18 @@ def log_in_once(number):
     with LOCK:
         if not TOKEN:
             request("token")
+            request("account")
             TOKEN.append("of a login")
     request(number)
+
+
+def lock_of(number):
+    return LOCKS[number % 1]
+
+
+def looked_up(number):
+    with lock_of(number):
+        request(number)
 
 
 def work(jobs):
@@ -68,7 +78,13 @@ def main():
             gevent.sleep(0.4 if job else 0)
         gevent.wait(workers)
     else:
-        kinds = {"locked": locked, "acquired": acquired, "semaphore": with_room, "login": log_in_once}
+        kinds = {
+            "locked": locked,
+            "acquired": acquired,
+            "semaphore": with_room,
+            "looked up": looked_up,
+            "login": log_in_once,
+        }
         pool.map(kinds[kind], range(10))
 
 
@@ -93,6 +109,11 @@ RUNS = [
         "name": "semaphore",
         "COMMAND": ["python", "threads_in_turn.py", "semaphore"],
         "EXPECT": {"verdict": "none", "error": "*threads of the pool waited at threads_in_turn.py:38 *"},
+    },
+    {
+        "name": "looked up",
+        "COMMAND": ["python", "threads_in_turn.py", "looked up"],
+        "EXPECT": {"verdict": "none", "error": "*threads of the pool waited at threads_in_turn.py:56 *"},
     },
     {
         "name": "applied",

@@ -316,6 +316,22 @@ KNOWN = (
         (f"{SCENARIO}[threads_in_turn/login]",),
     ),
     Mutant(
+        "a lock without a name is none",
+        "a program whose threads take turns at a lock that they look up is called concurrent",
+        "_waits",
+        "_enters(outer) or _knows_taken_lock(outer)",
+        "_knows_taken_lock(outer)",
+        (f"{SCENARIO}[threads_in_turn/looked up]",),
+    ),
+    Mutant(
+        "who polls has to be next",
+        "a program whose greenlets poll a flag behind those that start later is called concurrent",
+        "_goes_on",
+        "len(gone) == 1 or ahead",
+        "len(gone) == 1",
+        (f"{SCENARIO}[turns_around_requests/polled first]",),
+    ),
+    Mutant(
         "plain HTTP is a use of HTTPS",
         "a program that polls a service beside HTTPS under a lock is called concurrent",
         "Schemes.is_plain",
