@@ -122,10 +122,8 @@ def test_connections_shrink_where_fewer_are_faster(tmp_path: Path) -> None:
     assert limit["stopped"] == {"fewer were faster": 1}
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_job_of_some_thousand_files_gets_few_connections_where_more_are_slower(
-    workers: str, tmp_path: Path
-) -> None:
+@pytest.mark.timeout(240)
+def test_a_job_of_some_thousand_files_gets_few_connections_where_more_are_slower(tmp_path: Path) -> None:
     """Each open connection slows down all; with pipelining, and workers that compete."""
     served: list[int] = []
 
@@ -136,10 +134,10 @@ def test_a_job_of_some_thousand_files_gets_few_connections_where_more_are_slower
 
     with Server(default=answer, record=False) as server:
         listed = [f"{server.url}/f{n}" for n in range(5000)]
-        options = (*PATIENT[:-1], workers)
-        result = download("-", tmp_path / "d", *options, stdin="\n".join(listed))
+        options = (*PATIENT[:-1], "2")
+        result = download("-", tmp_path / "d", *options, stdin="\n".join(listed), timeout=200)
     assert (result.exit, len(result.files)) == (0, 5000)
     limit = result.report["connection_limit"]
-    assert limit["last"] * int(workers) <= 32
-    assert limit["stopped"] == {"fewer were faster": int(workers)}
+    assert limit["last"] <= 16
+    assert limit["stopped"] == {"fewer were faster": 2}
     assert sum(connections <= 32 for connections in served) >= 1500
