@@ -416,7 +416,7 @@ class _Watch:
         Raises ProbeError where it ended with an error, and had fetched nothing.
         """
         left = measured.get("left")
-        if left is None or not self._question.target.command:
+        if left is None or left["broken"] or not self._question.target.command:
             return []
         self._let_end()
         notes, code = [], self._process.poll() or 0  # below 0: killed, perhaps since it was probed

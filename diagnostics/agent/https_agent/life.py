@@ -78,6 +78,7 @@ class Agent(object):
         self._arrived = None  # type: Optional[List[Any]]  # greenlets at a connection, while it is observed
         self._at = {}  # type: Dict[int, Any]  # of each of them, by its number: the frame that connects
         self._unlike = None  # type: Any  # where a client fetches that is not the one that is measured
+        self._broken = False  # its end is a RecursionError of ssl
         self._left = None  # type: Optional[Dict[str, Any]]  # what the program had done, where it ends
         self._asked = 0.0  # time of the controller's first signal
         self._scheduled = False  # a greenlet was started to probe
@@ -459,7 +460,9 @@ class Agent(object):
         if getattr(threading, "_SHUTTING_DOWN", False):
             # The application has ended, but the probe may need threads to look up names.
             threading._SHUTTING_DOWN = False  # type: ignore[union-attr]
-        self._left = {"connected": self._connected or self.record.tried}
+        # Where a client could not be made, its requests would have failed: that is measured.
+        broken = self._broken or (value is not None and _in_ssl(value))
+        self._left = {"connected": self._connected or self.record.tried, "broken": broken}
         self._probe(None)
 
     def _at_main_end(self, error):
@@ -469,7 +472,8 @@ class Agent(object):
         An exception other than SystemExit that ends it before any HTTPS connection is left to be reported
         at exit.
         """
-        if error is None or isinstance(error, SystemExit) or self._connected or _in_ssl(error):
+        self._broken = error is not None and _in_ssl(error)
+        if error is None or isinstance(error, SystemExit) or self._connected or self._broken:
             self._at_exit()
 
     def _await_decision(self):
