@@ -18,7 +18,7 @@ from downloader.cluster.local_disks import gone, is_local, lost_text, write_down
 from downloader.cluster.plan import Done, Plan, digest_of
 from downloader.cluster.plan_home import PlanHome, forget_all, plan_home
 from downloader.cluster.results import write_results
-from downloader.cluster.shards import check_bucket, in_whole_shards
+from downloader.cluster.shards import align_to_shards, check_bucket
 from downloader.cluster.slicer_process import SlicerProcess
 from downloader.cluster.status import write_running
 from downloader.cluster.task import Outcome, PlanAt, SliceTask
@@ -51,7 +51,7 @@ def run_cluster(config: Config) -> Finished:
 
     Raises ConfigError, InUse, DestinationError, JournalError, BootError where the run could not begin.
     """
-    config = configs.absolute(in_whole_shards(config))
+    config = configs.absolute(align_to_shards(config))
     apart = config.is_bucket or is_local(config)
     if not apart:
         _prepare_output(config)
@@ -319,7 +319,7 @@ class _Driver:
     # the end
 
     def _finish(self, seconds: float) -> Finished:
-        aside = self._book.set_aside
+        aside = self._book.abandoned
         failed = sum(self._slices.merged.failed.values())
         if self._stop is None and aside:
             name, reason = next(iter(aside.items()))

@@ -55,7 +55,7 @@ class JobSlices:
                 self.record(done, earlier=True)
                 if done.report.failed:
                     failed[head.name] = done
-        self.shards.take_up(self.heads)
+        self.shards.recover(self.heads)
         self._failed = [done for name, done in failed.items() if name not in covered]
         self.plan_failed()
         self._progress.begin(0, Tally())
@@ -132,5 +132,5 @@ class JobSlices:
             "planned": sum(1 for head in self.heads.values() if head.count),
             "done": self.book.done,
             "attempts": self.book.attempts,
-            "set aside": len(self.book.set_aside),
+            "set aside": len(self.book.abandoned),
         }

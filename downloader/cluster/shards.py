@@ -48,9 +48,9 @@ __all__ = [
     "DriverShards",
     "FreeNumbers",
     "NodeShards",
+    "align_to_shards",
     "check_bucket",
     "has_shards",
-    "in_whole_shards",
     "keys_of",
     "shards_of_slice",
 ]
@@ -64,7 +64,7 @@ def has_shards(config: Config) -> bool:
     return config.sink_kind.shard_items(config) > 0
 
 
-def in_whole_shards(config: Config) -> Config:
+def align_to_shards(config: Config) -> Config:
     """Return ``config`` with slices of whole shards: --slice-files rounded down, to one shard at least."""
     items = config.sink_kind.shard_items(config)
     if not items:
@@ -212,7 +212,7 @@ class DriverShards:
         if self._has:
             self._dones[done.name] = done
 
-    def take_up(self, known: Mapping[str, Head]) -> None:
+    def recover(self, known: Mapping[str, Head]) -> None:
         """Complete what an earlier driver has begun; ``known`` are the slices of the plan.
 
         Stagings of slices that are not done are left to those that go on with them.
@@ -245,7 +245,7 @@ class DriverShards:
         """Write the indexes of all shards, and remove what attempts have left."""
         if not self._has:
             return
-        self.take_up(known)
+        self.recover(known)
         files: dict[int, list[FileStats]] = {}
         for done in self._dones.values():
             files.update((shard.number, shard.files) for shard in done.shards)

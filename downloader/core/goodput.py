@@ -66,7 +66,7 @@ class Meter:
         self._taken += self._responses
         self._responses, self._due, self._lacking = 0, _FEWEST, 0
 
-    def lack(self, requests: int) -> None:
+    def record_starvation(self, requests: int) -> None:
         """Record that ``requests`` more could have been sent, but there was nothing to request."""
         self._lacking += requests
 

@@ -48,8 +48,8 @@ class Host:
     rounds: int = 0
     failed_at: float = 0.0
     trouble: Trouble | None = None
-    verdict: tuple[str, str] | None = None
-    verdict_until: float = 0.0
+    failure: tuple[str, str] | None = None
+    failed_until: float = 0.0
     listed: bool = False
     answered: float = 0.0
     resting: bool = False

@@ -49,7 +49,7 @@ class LeaseBook:
         return len(self._waiting) + sum(len(holder.leases) for holder in self._holders.values())
 
     @property
-    def appetite(self) -> int:
+    def ready_target(self) -> int:
         """Number of batches that workers could take now, beyond those that wait."""
         return sum(holder.credit for holder in self._holders.values()) - len(self._waiting)
 

@@ -20,11 +20,11 @@ def max_resting(workers: int) -> int:
     return max(_RESTING // workers, _MIN_RESTING)
 
 
-def wants_more(appetite: int, unstarted: int, resting: int, most: int, hosts: int) -> bool:
-    """Return whether there are fewer files that could start than ``appetite``.
+def wants_more(ready_target: int, unstarted: int, resting: int, most: int, hosts: int) -> bool:
+    """Return whether there are fewer files that could start than ``ready_target``.
 
     ``unstarted``: files that wait, of which ``resting`` wait for a retry, or for a host that is failing or
     paused. These do not count, up to ``most``: while they wait, others are fetched. ``hosts``: hosts that
     have files which could start.
     """
-    return unstarted - min(resting, most) < appetite and hosts < _MAX_HOSTS
+    return unstarted - min(resting, most) < ready_target and hosts < _MAX_HOSTS

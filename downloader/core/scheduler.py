@@ -202,7 +202,7 @@ class Scheduler(Generic[J]):
             or self.interval
             or host.gap
             or host.resting
-            or host.verdict is not None
+            or host.failure is not None
             or self._solo
             or self._alone
         ):
@@ -309,7 +309,7 @@ class Scheduler(Generic[J]):
         self.active += 1
         self.unstarted -= 1
         self.due = now
-        if (self.interval or host.gap) and (host.verdict is None or now >= host.verdict_until):
+        if (self.interval or host.gap) and (host.failure is None or now >= host.failed_until):
             self.due = self._reserve(host, now)
 
     def turn(self, key: str, now: float) -> float:
@@ -412,7 +412,7 @@ class Scheduler(Generic[J]):
         if host.allowed == host.limit and not host.resting and not host.rounds:
             return False
         host.rounds = 0
-        host.verdict = None
+        host.failure = None
         host.allowed = min(host.limit, host.allowed * 2)
         self._rouse(host)
         self._list(host)
@@ -484,7 +484,7 @@ class Scheduler(Generic[J]):
         for _ in range(_MOST_HOPS):
             if following is None:
                 break
-            if following.verdict is not None and now < following.verdict_until:
+            if following.failure is not None and now < following.failed_until:
                 return math.inf
             if following.not_before > now:
                 at = max(at, following.not_before)
@@ -493,24 +493,24 @@ class Scheduler(Generic[J]):
             following = following.leads_to
         return at
 
-    def condemn(self, host: Host, code: str, detail: str, now: float) -> None:
+    def fail_host(self, host: Host, code: str, detail: str, now: float) -> None:
         """Have all jobs for ``host`` fail with ``code`` for the next ``VERDICT`` seconds."""
-        host.verdict = (code, detail)
-        host.verdict_until = now + VERDICT
+        host.failure = (code, detail)
+        host.failed_until = now + VERDICT
         host.not_before = host.asked_until = now
         host.paced = 0.0  # nothing is sent, so there is no rate to keep; see ``_start``
         self._rouse(host)
         self._list(host)
 
-    def verdict(self, host: Host, now: float) -> tuple[str, str] | None:
+    def failure(self, host: Host, now: float) -> tuple[str, str] | None:
         """Return the failure that a job for ``host`` must end with at once, None if there is none."""
-        if host.verdict is not None and now >= host.verdict_until:
-            host.verdict = None
-        return host.verdict
+        if host.failure is not None and now >= host.failed_until:
+            host.failure = None
+        return host.failure
 
     def acquit(self, host: Host) -> None:
         """Let jobs for ``host``, which was condemned, be started again, one at a time at first."""
-        host.verdict = None
+        host.failure = None
         host.rounds = 0
 
     def crowded(self, host: Host, until: float) -> None:

@@ -60,7 +60,7 @@ class SliceBook:
         self._tries: Counter[str] = Counter()
         self._crashes: Counter[str] = Counter()
         self.running: set[str] = set()
-        self.set_aside: dict[str, str] = {}
+        self.abandoned: dict[str, str] = {}
         self.attempts = 0
         self.done = 0
 
@@ -94,7 +94,7 @@ class SliceBook:
         self._tries[name] += how == "failed"
         self._crashes[name] += how == "crashed"
         if self._tries[name] >= MOST_TRIES or self._crashes[name] >= MOST_CRASHES:
-            self.set_aside[name] = reason
+            self.abandoned[name] = reason
             return True
         # One that was lost goes first, so that the end of the job does not wait for it.
         if how == "lost":

@@ -71,7 +71,7 @@ class Checkpoint:
         if isinstance(outcome, Narrowed):
             journal.settle_some(outcome, marks, finished, all_leased=not lease.only)
         else:
-            journal.settle(outcome, marks, retried=finished)
+            journal.record_done(outcome, marks, retried=finished)
 
 
 def _counted(outcome: Outcome, lease: Lease) -> Outcome:

@@ -240,7 +240,7 @@ class Supervisor:
         """Request as many batches as workers can take, and at least one in reserve for each."""
         feeder = self._pool.get(FEEDER)
         if feeder is not None and feeder.ready and not self._queue.done:
-            for request in self._queue.next_requests(self._config.worker_count + self._book.appetite):
+            for request in self._queue.next_requests(self._config.worker_count + self._book.ready_target):
                 feeder.link.send(request)
 
     # messages from children
@@ -332,7 +332,7 @@ class Supervisor:
             self._book.add(self._queue.lease(batch))
         else:
             # A page without names: the row keeps its cursor.
-            self._journal.settle(BatchDone(batch.seq, Tally(), 0, 0, 0, {}, {}, b"", []), b"")
+            self._journal.record_done(BatchDone(batch.seq, Tally(), 0, 0, 0, {}, {}, b"", []), b"")
 
     def _child_stopped(self, message: Stop) -> None:
         error = DownloaderError(message.text)

@@ -1,12 +1,12 @@
 """Count connections, and limit the number that a worker has open to all hosts together.
 
-urllib3 limits connections per host. ``Census`` limits them over all hosts: when the limit is reached and
-another connection is needed, an idle one of another host is closed. Each request in flight uses one
-connection, and there are never more of those than the limit, so an idle connection always exists.
+urllib3 limits connections per host. ``ConnectionBudget`` limits them over all hosts: when the limit is
+reached and another connection is needed, an idle one of another host is closed. Each request in flight uses
+one connection, and there are never more of those than the limit, so an idle connection always exists.
 
 A connection to a host that does not answer takes seconds to fail. Meanwhile its request should not hold a
-slot that another host could use, so the census knows which connections are being opened, since when and for
-which slot, and ``park_slow`` gives their slots away.
+slot that another host could use, so the connection budget knows which connections are being opened, since
+when and for which slot, and ``park_slow`` gives their slots away.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from downloader.http.name_lookup import NoAnswer
 from downloader.http.response import StrictResponse
 from downloader.process.private_parts import tls_object, tunnel_target
 
-__all__ = ["SLOW_TO_OPEN", "Census", "Slots", "pool_classes", "system_poll"]
+__all__ = ["SLOW_TO_OPEN", "ConnectionBudget", "Slots", "pool_classes", "system_poll"]
 
 _POLL = get_original("select", "poll")
 
@@ -91,7 +91,7 @@ class _Opening:
         self.parked = False
 
 
-class Census:
+class ConnectionBudget:
     """The number of open connections: now (``open``) and the maximum so far (``peak``).
 
     At most ``connections`` are open, and to one host, until ``use_slots``. ``parked``: how many of them are
@@ -215,9 +215,9 @@ class Census:
 
 
 class _CountedConnection:
-    """A mixin for urllib3's connections: counts them in the census."""
+    """A mixin for urllib3's connections: counts them in the connection budget."""
 
-    census: Census
+    budget: ConnectionBudget
     sock: Any
     _dns_host: str
     _entered = False
@@ -261,7 +261,7 @@ class _CountedConnection:
 
     def _has_others(self, tried: Collection[str]) -> bool:
         try:
-            return self.census.resolver.has_others(self._dns_host, tried)
+            return self.budget.resolver.has_others(self._dns_host, tried)
         except socket.gaierror:
             return False
 
@@ -273,11 +273,11 @@ class _CountedConnection:
 
     def _connect(self) -> None:
         key = self.key = self.host, self.port
-        self.census.enter(key)
+        self.budget.enter(key)
         self._entered = True
         self.served = self.good = False
         self._address = ""
-        self.census.begin_opening(self)
+        self.budget.begin_opening(self)
         try:
             super().connect()  # type: ignore[misc]
         except TimeoutError as error:
@@ -287,14 +287,14 @@ class _CountedConnection:
                 raise
             raise HandshakeCut(error.errno, _CUT) from error
         finally:
-            self.census.end_opening(self)
+            self.budget.end_opening(self)
         if isinstance(self.sock, ssl.SSLSocket) and tls_object(self.sock) is None:
             # ssl leaves out the handshake where the connection was reset just before it.
             raise HandshakeCut(errno.ENOTCONN, _CUT)
         if hasattr(self.sock, "suppress_ragged_eofs"):
             # Without close_notify, a truncated body cannot be told from a complete one.
             self.sock.suppress_ragged_eofs = False
-        self.census.end_connecting()
+        self.budget.end_connecting()
 
     def _tunnel(self) -> None:
         try:
@@ -333,7 +333,7 @@ class _CountedConnection:
             raise ProxyError("no connection", error) from error
 
     def _connect_to_any_address(self) -> Any:
-        host, resolver = self._dns_host, self.census.resolver
+        host, resolver = self._dns_host, self.budget.resolver
         try:
             addresses = self._untried(resolver.addresses(host))
             try:
@@ -365,12 +365,12 @@ class _CountedConnection:
         try:
             super().close()  # type: ignore[misc]
         finally:
-            self.census.idle.pop(self, None)
+            self.budget.idle.pop(self, None)
             if self._entered:
                 self._entered = False
-                self.census.leave(self.key)
+                self.budget.leave(self.key)
                 if self._address and not self.good:
-                    self.census.resolver.try_others(self._dns_host, self._address)
+                    self.budget.resolver.try_others(self._dns_host, self._address)
 
     def leave(self) -> None:
         """Close the connection to a machine that is of no use, whatever it has served before."""
@@ -420,21 +420,21 @@ class _IdleConnections:
 
 
 class _IdleTrackingPool:
-    """A mixin for urllib3's pools: registers idle connections in the census."""
+    """A mixin for urllib3's pools: registers idle connections in the connection budget."""
 
-    census: Census
+    budget: ConnectionBudget
     QueueCls: Any = _IdleConnections
 
     def _get_conn(self, timeout: float | None = None) -> Any:
         connection = super()._get_conn(timeout)  # type: ignore[misc]
-        self.census.idle.pop(connection, None)
+        self.budget.idle.pop(connection, None)
         return connection
 
     def _put_conn(self, conn: Any) -> None:
         super()._put_conn(conn)  # type: ignore[misc]
         if conn is not None and conn.sock is not None:
             conn.served = True
-            self.census.idle[conn] = None
+            self.budget.idle[conn] = None
 
     def _make_request(
         self, conn: Any, method: str, url: str, *args: Any, target: str = "", **kwargs: Any
@@ -471,8 +471,8 @@ def _is_about_the_file(response: Any) -> bool:
     return status < 400 or refusal(status, response.headers.get("Retry-After")).of_file
 
 
-def pool_classes(census: Census) -> dict[str, type[HTTPConnectionPool]]:
-    """Return urllib3's pool classes, with connections that ``census`` counts."""
+def pool_classes(budget: ConnectionBudget) -> dict[str, type[HTTPConnectionPool]]:
+    """Return urllib3's pool classes, with connections that ``budget`` counts."""
 
     class CountedHTTP(_CountedConnection, HTTPConnection):
         pass
@@ -487,5 +487,5 @@ def pool_classes(census: Census) -> dict[str, type[HTTPConnectionPool]]:
         ConnectionCls = CountedHTTPS
 
     for kind in (CountedHTTP, CountedHTTPS, HTTPPool, HTTPSPool):
-        kind.census = census
+        kind.budget = budget
     return {"http": HTTPPool, "https": HTTPSPool}

@@ -34,7 +34,7 @@ from downloader.core.robots import product_token
 from downloader.core.set_cookie import cookie_name
 from downloader.core.urls import login_of, sent_url
 from downloader.errors import FetchError
-from downloader.http.connection_pool import Census, pool_classes
+from downloader.http.connection_pool import ConnectionBudget, pool_classes
 from downloader.http.content_coding import accepted
 from downloader.http.cookies import Cookies, cookie_line
 from downloader.http.dns import Resolver
@@ -54,7 +54,7 @@ _DEFAULT_PORT = {"http": 80, "https": 443}
 
 
 class HttpSession(requests.Session):
-    """The session that ``config`` describes. ``census`` limits its open connections.
+    """The session that ``config`` describes. ``budget`` limits its open connections.
 
     ``product_token``: the name of this crawler (``core.robots``), from the User-Agent that is sent.
 
@@ -62,14 +62,14 @@ class HttpSession(requests.Session):
     """
 
     def __init__(self, config: Config) -> None:
-        patching.settle_urllib3()
+        patching.secure_urllib3()
         super().__init__()
         self.trust_env = False
         self.config = config
         self.timeout = urllib3.Timeout(connect=config.connect_timeout, read=config.read_timeout)
         self.resolver = Resolver(partial(open_lookup, config), config.connect_timeout)
         self.kept_cookies = Cookies()
-        self.census = Census(config.max_connections, self.resolver)
+        self.budget = ConnectionBudget(config.max_connections, self.resolver)
         self.headers.clear()
         self.headers["User-Agent"] = config.user_agent or f"mass-downloader/{VERSION}"
         self.headers["Accept-Encoding"] = ", ".join(accepted()) if config.compressed else "identity"
@@ -80,7 +80,7 @@ class HttpSession(requests.Session):
         for name, value in config.headers:
             self.headers[name] = value
         self.product_token = product_token(str(self.headers["User-Agent"]))
-        adapter = _Adapter(self.census, config)
+        adapter = _Adapter(self.budget, config)
         self.mount("https://", adapter)
         self.mount("http://", adapter)
         self._adapter = adapter
@@ -254,11 +254,11 @@ class HttpSession(requests.Session):
         """
         peer = self._origin(key).peer
         if self.resolver.may_have_others(peer[0]):
-            self.census.leave_idle(peer)
+            self.budget.leave_idle(peer)
 
     def close_idle(self, key: str) -> None:
         """Close the idle connections to origin ``key``."""
-        self.census.close_idle(self._origin(key).peer)
+        self.budget.close_idle(self._origin(key).peer)
 
     def template(self, origin: Origin) -> tuple[bytes, bytes]:
         """Return the bytes before and after the target in a GET that urllib3 sends to ``origin``."""
@@ -325,15 +325,15 @@ class _Recorder:
 
 
 class _Adapter(HTTPAdapter):
-    """An adapter with one TLS context, and with pools that share one census.
+    """An adapter with one TLS context, and with pools that share one budget.
 
     The context is created when it is first needed: reading the CA bundle takes a tenth of a process's
     start. Files that the user named are read at once, so that an error is reported before anything is
     fetched.
     """
 
-    def __init__(self, census: Census, config: Config) -> None:
-        self._census = census
+    def __init__(self, budget: ConnectionBudget, config: Config) -> None:
+        self._budget = budget
         self._config = config
         self._context: ssl.SSLContext | None = None
         most = config.max_connections
@@ -360,7 +360,7 @@ class _Adapter(HTTPAdapter):
         return proxies
 
     def _use_counted_pools(self, pools: urllib3.PoolManager) -> None:
-        pools.pool_classes_by_scheme = pool_classes(self._census)
+        pools.pool_classes_by_scheme = pool_classes(self._budget)
 
     def get_connection_with_tls_context(
         self, request: Any, verify: Any, proxies: Any = None, cert: Any = None

@@ -1,9 +1,9 @@
-"""Patch the process: ``apply()`` first, then import requests, then ``settle_urllib3()``.
+"""Patch the process: ``apply()`` first, then import requests, then ``secure_urllib3()``.
 
 ::
 
     forked child: apply()         inspect → decide → patch → install the guard → verify
-    clients, sources: require()   import requests   settle_urllib3()   require() at the first request
+    clients, sources: require()   import requests   secure_urllib3()   require() at the first request
 
 No other module patches. Anything that serializes or breaks HTTPS raises ``UnsafeProcess`` with a sentence
 that names the code responsible. The decision depends on the state of the process, not on how it was
@@ -29,7 +29,7 @@ from downloader.errors import UnsafeProcess
 from downloader.process import tls_facts
 from downloader.process.private_parts import hub_exists, patched_modules
 
-__all__ = ["Patched", "apply", "culprit", "require", "settle_urllib3"]
+__all__ = ["Patched", "apply", "culprit", "require", "secure_urllib3"]
 
 _FORBIDDEN: Final = {
     "inject_into_urllib3": "pyOpenSSL in urllib3 can hold every other request of the process",
@@ -168,7 +168,7 @@ def require() -> Patched:
     return patched
 
 
-def settle_urllib3() -> Patched:
+def secure_urllib3() -> Patched:
     """Make the urllib3 that was just imported safe; call it after importing requests.
 
     Undoes an injection that bypassed the guard, and gives the pools gevent's queue: with the standard queue

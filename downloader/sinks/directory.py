@@ -217,7 +217,7 @@ class FilesSink:
         sole = self.rules.sole_owners or found.st_ctime_ns < self.rules.known_before_ns
         return Claim(OWNED, file_id(found) if sole else unsettled(file_id(found)))
 
-    def standing(self, name: str) -> tuple[int, int] | None:
+    def find_existing(self, name: str) -> tuple[int, int] | None:
         """See ``Sink``."""
         try:
             held, leaf = self._locate(name)

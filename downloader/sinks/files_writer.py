@@ -312,7 +312,7 @@ class FilesWriter:
             # Otherwise it was removed, or another file has the name by now.
             with contextlib.suppress(FileNotFoundError):
                 found = os.stat(self._leaf, dir_fd=self._directory, follow_symlinks=False)
-                if (how := self._meet(found)) is not None:
+                if (how := self._resolve_conflict(found)) is not None:
                     return how
         raise FetchError("name-taken", f"{self._name}: others put files in its place all the time")
 
@@ -336,7 +336,7 @@ class FilesWriter:
                 raise
             rename_new(self._temporary, leaf, self._directory)
 
-    def _meet(self, found: os.stat_result) -> int | None:
+    def _resolve_conflict(self, found: os.stat_result) -> int | None:
         """Replace or keep the existing file with the name, ``found``; see ``core.ownership``.
 
         Return None, and change nothing, if another file has the name by now.

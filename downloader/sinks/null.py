@@ -63,7 +63,7 @@ class NullSink:
     def abort(self) -> None:
         """Do nothing."""
 
-    def standing(self, name: str) -> tuple[int, int] | None:
+    def find_existing(self, name: str) -> tuple[int, int] | None:
         """Return None: there are no files."""
         return None
 

@@ -257,7 +257,7 @@ class Sink(Protocol):
         and those that match are not fetched again.
         """
 
-    def standing(self, name: str) -> tuple[int, int] | None:
+    def find_existing(self, name: str) -> tuple[int, int] | None:
         """Return size and CRC-32 of a file ``name`` that existed before the job and is kept, else None.
 
         Called in a greenlet, where it must let others run if it takes long. It may be Unprepared, and is

@@ -349,7 +349,7 @@ class Journal:
             self._rows.put("batch", seq, row[1], row[2], stored, failed, size, row[6])
             self._rows.put("published", seq, marks)
 
-    def settle(self, outcome: BatchDone, marks: bytes, *, retried: Sequence[int] = ()) -> None:
+    def record_done(self, outcome: BatchDone, marks: bytes, *, retried: Sequence[int] = ()) -> None:
         """Record that a batch is done: its row and its failures, in one transaction.
 
         ``retried``: the batch was done before, and these items of it were retried. Their earlier failures

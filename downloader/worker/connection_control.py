@@ -48,7 +48,7 @@ class ConnectionControl:
         worker: int,
         counts: WorkerCounts,
     ) -> None:
-        self.census = pipelined.census
+        self.budget = pipelined.budget
         self._schedule = schedule
         self._pipelined = pipelined
         self._hosts = hosts
@@ -72,8 +72,8 @@ class ConnectionControl:
         while True:
             gevent.sleep(SLOW_TO_OPEN)
             changed = not self.limit.by_user and self._regulate()
-            self.census.close_surplus()  # what a smaller limit has left open
-            if self.census.park_slow() or changed:
+            self.budget.close_surplus()  # what a smaller limit has left open
+            if self.budget.park_slow() or changed:
                 self._dispatch()
 
     def _regulate(self) -> bool:

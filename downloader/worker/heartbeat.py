@@ -23,8 +23,8 @@ def make_heartbeat(
     connections: ConnectionControl,
 ) -> Heartbeat:
     """Return the heartbeat of a worker whose open batches have ``tally``."""
-    census = connections.census
-    slow = census.slow_hosts
+    budget = connections.budget
+    slow = budget.slow_hosts
     files = Counter(host.key for host in slow)
     silent = [host for host in slow if not host.answered]
     for host in {id(host): host for host in (*silent, *schedule.resting_hosts)}.values():
@@ -35,7 +35,7 @@ def make_heartbeat(
     stopped = pipelined.origin_depths.stop_reasons()
     return Heartbeat(
         tally,
-        census.peak,
+        budget.peak,
         pipelined.depths,
         stopped,
         files.total(),

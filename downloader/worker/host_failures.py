@@ -85,13 +85,13 @@ class HostFailures:
         host.crowded_until = monotonic() + wanted.seconds
         self._session.close_idle(wanted.host)
 
-    def verdict(self, host: Host, now: float) -> tuple[str, str] | None:
+    def failure(self, host: Host, now: float) -> tuple[str, str] | None:
         """Return the failure that a job for ``host`` must end with at once, None if there is none."""
-        verdict = self._schedule.verdict(host, now)
-        if verdict is not None and self._reached.at(host.key) > host.verdict_until - VERDICT:
+        failure = self._schedule.failure(host, now)
+        if failure is not None and self._reached.at(host.key) > host.failed_until - VERDICT:
             self._schedule.acquit(host)
             return None
-        return verdict
+        return failure
 
     def failed(self, host: Host, error: FetchError, fresh: bool, began: float) -> float | None:
         """Record that a request to ``host`` that began at ``began`` failed with ``error``.
@@ -100,7 +100,7 @@ class HostFailures:
         file. Else it says nothing about the file, which is to wait for so many seconds, and for the host.
         """
         now, schedule = monotonic(), self._schedule
-        if self.verdict(host, now):
+        if self.failure(host, now):
             return None  # what is known about it holds until then
         trouble = host.trouble = host.trouble or Trouble()
         blame, asked = failure_kind(error.code).blame, error.asks_to_wait
@@ -149,7 +149,7 @@ class HostFailures:
             last = not error.transient or rounds > self._policy.retries + known
             # Another attempt may meet another machine behind the name; but a name is there or not.
             if dead or (last and (error.code == "dns" or not trouble.hardly_tried)):
-                schedule.condemn(host, error.code, error.detail, now)
+                schedule.fail_host(host, error.code, error.detail, now)
                 return None
         pause = self._pause(host, rounds, error if asked else None, now)
         if begins:
@@ -207,8 +207,8 @@ class HostFailures:
         Raises FetchError when the host is condemned.
         """
         now = monotonic()
-        if verdict := self.verdict(self._schedule.host(key), now):
-            raise FetchError(*verdict)
+        if failure := self.failure(self._schedule.host(key), now):
+            raise FetchError(*failure)
         return self._schedule.rests_until(key, now)
 
     def reserve_redirect(self, key: str) -> float:

@@ -25,7 +25,7 @@ from downloader.sinks.sink import Claims, Recovered, Sink, Unprepared, Written
 from downloader.storage.reserved_names import Reserved
 from downloader.worker.active_batch import ActiveBatch
 
-__all__ = ["Exempt", "lost", "reconcile", "settled", "standing"]
+__all__ = ["Exempt", "find_existing", "lost", "reconcile", "settled"]
 
 
 class Exempt(msgspec.Struct, frozen=True):
@@ -108,7 +108,7 @@ def settled(
             yield index, FetchError("reserved", f"{option} is this file; give that another place")
 
 
-def standing(
+def find_existing(
     items: Items, sink: Sink, indices: Iterable[int]
 ) -> Iterator[tuple[int, FetchError | tuple[int, int] | None]]:
     """Yield for each of ``indices`` whether a file that was there before the job is kept.
@@ -130,7 +130,7 @@ def standing(
 
 def _standing(item: Item, sink: Sink) -> FetchError | tuple[int, int] | None:
     try:
-        return None if item.fault else sink.standing(item.name)
+        return None if item.fault else sink.find_existing(item.name)
     except FetchError as error:
         return error
 

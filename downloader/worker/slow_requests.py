@@ -61,7 +61,7 @@ class SlowRequests:
                 waiting=schedule.active >= schedule.most and schedule.unstarted > schedule.resting,
             )
             chosen += self._leave()
-            openings = self._pipelined.census.openings if chosen else {}
+            openings = self._pipelined.budget.openings if chosen else {}
             for each in chosen:
                 if not (each.received or each.key in openings):
                     schedule.went_silent(each.job.host, each.since)
@@ -98,7 +98,7 @@ class SlowRequests:
         return mirror is not None and mirror.answered > each.since
 
     def _held(self) -> list[Held]:
-        now, openings = monotonic(), self._pipelined.census.openings
+        now, openings = monotonic(), self._pipelined.budget.openings
         held = []
         for connection in self._pipelined.awaiting:
             parser = connection.parser

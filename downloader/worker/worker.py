@@ -68,7 +68,7 @@ from downloader.worker.heartbeat import make_heartbeat
 from downloader.worker.host_failures import NOTE_EVERY, HostFailures
 from downloader.worker.mirrors import Mirrors
 from downloader.worker.narrowing import Narrowing
-from downloader.worker.reconciling import Exempt, lost, reconcile, settled, standing
+from downloader.worker.reconciling import Exempt, find_existing, lost, reconcile, settled
 from downloader.worker.recorded_batch import batch_maker
 from downloader.worker.redirect_places import RedirectPlaces
 from downloader.worker.requests import TaskBuilder
@@ -95,9 +95,9 @@ class Worker:
         self.session = HttpSession(config)
         self.sink: Sink = open_sink(config, setup.rules)
         self.schedule: Scheduler[FetchTask] = Scheduler(limit.now, config.per_host, afford.awaited)
-        self.session.census.use_slots(self.schedule)
+        self.session.budget.use_slots(self.schedule)
         self.hosts = HostFailures(config, self.schedule, link, self.session, setup.reached)
-        self.session.census.opened = self.hosts.opened
+        self.session.budget.opened = self.hosts.opened
         self.places = RedirectPlaces(self.schedule, self._dispatch_soon)
         self.robots = gate = RobotsGate(
             *(config, self.session, self.schedule, self.hosts, self.places.move),
@@ -193,7 +193,7 @@ class Worker:
             dispatched = True
             self.dispatch()
 
-        for index, outcome in standing(items, self.sink, indices):
+        for index, outcome in find_existing(items, self.sink, indices):
             if isinstance(outcome, FetchError):
                 self._fail(batch, index, items[index], outcome, 0)
             elif outcome is not None:
@@ -245,9 +245,9 @@ class Worker:
         task.sent = self.schedule.due
         if task.solo:
             self.pipelined.flush()  # solo also means that nothing waits to be stored
-        verdict = task.host.verdict and self.hosts.verdict(task.host, now)
-        if verdict:
-            self._give_up(task, FetchError(*verdict), task.attempts)
+        failure = task.host.failure and self.hosts.failure(task.host, now)
+        if failure:
+            self._give_up(task, FetchError(*failure), task.attempts)
             self.schedule.release(task.host)
         elif task.path is None or not self.pipelined.accepts(task.origin):
             self.greenlets.spawn(self._fetch, task)
@@ -265,7 +265,7 @@ class Worker:
             not self.draining
             and not self.credit_out
             and wants_more(
-                self.pipelined.appetite,
+                self.pipelined.ready_target,
                 schedule.unstarted,
                 schedule.resting,
                 self.max_resting,
@@ -291,7 +291,7 @@ class Worker:
         """Make one attempt at ``task`` through the requests client."""
         batch, index = task.batch, task.index
         batch.marks.begin(index)
-        waiting_for, greenlet = self.session.census.waiting_for, gevent.getcurrent()
+        waiting_for, greenlet = self.session.budget.waiting_for, gevent.getcurrent()
         waiting_for[greenlet], self.slow.fetching[greenlet] = task.host, task
         client = self.robots.client if task.robots_txt else self.requests_client
         try:

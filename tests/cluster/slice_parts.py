@@ -125,7 +125,7 @@ class ShardPlan:
         for name in self.heads:
             if (done := self.directory.done(name)) is not None:
                 shards.add(done)
-        shards.take_up(self.heads)
+        shards.recover(self.heads)
         shards.finish(self.heads)
         return shards.replaced
 

@@ -245,7 +245,7 @@ KILLED_BEFORE_THE_JOURNAL = (
     MODULE = "downloader.storage.journal"
     def change(journal):
         import signal
-        journal.Journal.settle = lambda *args, **options: os.kill(os.getpid(), signal.SIGKILL)
+        journal.Journal.record_done = lambda *args, **options: os.kill(os.getpid(), signal.SIGKILL)
 """
 )
 

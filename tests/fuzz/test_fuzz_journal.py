@@ -52,7 +52,7 @@ def write(home: Path) -> None:
         failures = [Failure(i, names(seq)[i], "", "http-404", "", 1) for i in (38, 39)] if kind else []
         stored = COUNT - len(failures)
         tally = Tally(stored, 0, len(failures), sum(range(100, 100 + stored)), 0)
-        journal.settle(BatchDone(seq, tally, 0, 0, 0, {}, {}, b"", failures), marks.packed())
+        journal.record_done(BatchDone(seq, tally, 0, 0, 0, {}, {}, b"", failures), marks.packed())
     journal.end()
     journal.close()
 

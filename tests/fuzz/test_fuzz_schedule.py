@@ -136,7 +136,7 @@ class World(RuleBasedStateMachine):
             job = worker.schedule.take(self.now)
             if job is None:
                 return
-            if worker.schedule.verdict(job.host, self.now):
+            if worker.schedule.failure(job.host, self.now):
                 # Failed without a request; here that is retried later.
                 worker.schedule.release(job.host)
                 worker.schedule.add_later(job, self.now + 1)
@@ -180,14 +180,14 @@ class World(RuleBasedStateMachine):
         if how == "stored":
             self.maybe_settle(number, seq)
 
-    @rule(data=st.data(), host=st.integers(0, HOSTS - 1), how=st.sampled_from(["pause", "condemn"]))
+    @rule(data=st.data(), host=st.integers(0, HOSTS - 1), how=st.sampled_from(["pause", "fail_host"]))
     def a_host_rests(self, data: st.DataObject, host: int, how: str) -> None:
         if chosen := self.drawn(data):
             schedule = chosen[1].schedule
             if how == "pause":
                 schedule.pause(schedule.host(str(host)), self.now + 3)
             else:
-                schedule.condemn(schedule.host(str(host)), "dns", "", self.now)
+                schedule.fail_host(schedule.host(str(host)), "dns", "", self.now)
 
     @rule(data=st.data())
     def a_worker_dies(self, data: st.DataObject) -> None:

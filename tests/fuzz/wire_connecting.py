@@ -70,14 +70,14 @@ def test_requests_keep_their_slots_while_all_connections_are_slow_to_open(
     """Where the CPU is the limit, others in their place would make all slower."""
     monkeypatch.setattr(connection_pool, "SLOW_TO_OPEN", 0.0)
     schedule: Scheduler[Any] = Scheduler(2, 2, most_parked=2)
-    census = connection_pool.Census(2, Resolver(lambda: NotImplemented, 1.0))
-    census.use_slots(schedule)
-    census.waiting_for[gevent.getcurrent()] = schedule.host("a")
-    census.begin_opening("first")
-    assert census.park_slow() == 1
-    census.end_opening("first")
-    census._usual = 60.0
-    census.begin_opening("second")
-    assert census.park_slow() == 0
-    census.end_opening("second")
-    assert census._usual < 60.0
+    budget = connection_pool.ConnectionBudget(2, Resolver(lambda: NotImplemented, 1.0))
+    budget.use_slots(schedule)
+    budget.waiting_for[gevent.getcurrent()] = schedule.host("a")
+    budget.begin_opening("first")
+    assert budget.park_slow() == 1
+    budget.end_opening("first")
+    budget._usual = 60.0
+    budget.begin_opening("second")
+    assert budget.park_slow() == 0
+    budget.end_opening("second")
+    assert budget._usual < 60.0

@@ -355,7 +355,7 @@ def run(
                 for connection in list(connections_idle):
                     connection.close()
             sink.close()
-        assert session.census.open == 0, "a connection was not closed"
+        assert session.budget.open == 0, "a connection was not closed"
         settle(owner, batch, jobs)
         slot.free()
     files = {path.name: path.read_bytes() for path in output.iterdir()}

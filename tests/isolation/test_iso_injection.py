@@ -40,7 +40,7 @@ def test_a_later_injection_is_refused_and_https_stays_standard(run: Any, tls: An
     facts = run(
         f"""{APPLY}
 import requests
-patching.settle_urllib3()
+patching.secure_urllib3()
 tell(injected=refusal(lambda: __import__("injector")))
 {STANDARD}
 import urllib3.contrib.pyopenssl as module, inspect
@@ -92,8 +92,8 @@ util.SSLContext = util.ssl_.SSLContext = module.PyOpenSSLContext
 tell(class_only=refusal(patching.require))
 util.ssl_.IS_PYOPENSSL = util.IS_PYOPENSSL = True
 tell(flags_too=refusal(patching.require))
-settled = patching.settle_urllib3()
-tell(undone=settled.pyopenssl_undone, kept=patching.settle_urllib3().pyopenssl_undone)
+settled = patching.secure_urllib3()
+tell(undone=settled.pyopenssl_undone, kept=patching.secure_urllib3().pyopenssl_undone)
 {STANDARD}
 util.ssl_.SSLContext = type("Other", (), {{}})
 tell(other=refusal(patching.require))
@@ -115,7 +115,7 @@ tell(injected=refusal(injector.act), required=refusal(patching.require))
 import proj._vendor.urllib3.util as util
 util.IS_PYOPENSSL = True
 tell(flagged=refusal(patching.require))
-tell(undone=patching.settle_urllib3().pyopenssl_undone, after=refusal(patching.require))
+tell(undone=patching.secure_urllib3().pyopenssl_undone, after=refusal(patching.require))
 """,
         COPY
         | {

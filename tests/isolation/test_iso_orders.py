@@ -22,7 +22,7 @@ patched = patching.apply()
 tell(early=[n for n in ("requests", "urllib3", "OpenSSL") if n in sys.modules])
 import requests, queue, gevent.queue, urllib3.connectionpool as pools
 pools.ConnectionPool.QueueCls = None
-settled = patching.settle_urllib3()
+settled = patching.secure_urllib3()
 tell(queue=pools.ConnectionPool.QueueCls is gevent.queue.LifoQueue)
 tell(fetched=fetch(10, 20), again=patching.apply() == settled == patching.require() == patched,
      summary=patched.summary, flags=[patched.select, patched.thread, patched.ssl],
@@ -129,7 +129,7 @@ from gevent import monkey
 monkey.patch_all()
 import requests
 {APPLY}
-patching.settle_urllib3()
+patching.secure_urllib3()
 tell(fetched=fetch(10, 20))
 """,
         **tls,
@@ -234,7 +234,7 @@ def test_child_of_an_unpatched_parent_can_be_patched(run: Any, tls: Any) -> None
 def act():
     patching.apply()
     import requests
-    patching.settle_urllib3()
+    patching.secure_urllib3()
     tell(fetched=fetch(10, 20))
 child(act)
 import select, socket, time

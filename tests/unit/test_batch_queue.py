@@ -48,7 +48,7 @@ def test_requests_are_grouped_and_cover_the_demand(journal: Journal) -> None:
 def test_open_batches_come_first_and_again_after_a_feeder_death(journal: Journal) -> None:
     for seq in range(10):
         journal.open_batch(batch(seq))
-    journal.settle(BatchDone(3, Tally(1, 0, 0, 0, 0), 1, 1, 0, {}, {}, b"", []), b"")
+    journal.record_done(BatchDone(3, Tally(1, 0, 0, 0, 0), 1, 1, 0, {}, {}, b"", []), b"")
     queue = BatchQueue(journal, failed_only=False)
     first = list(queue.next_requests(1))
     assert [order.seq for order in first if isinstance(order, Recall)] == [0, 1, 2, 4]

@@ -118,6 +118,6 @@ def test_storing_is_charged_to_the_responses() -> None:
 def test_lack_of_work_is_not_measured(lacking: int, counts: bool) -> None:
     meter = Meter()
     assert not sampled(meter, 1.0, 20, 10)
-    meter.lack(lacking)
+    meter.record_starvation(lacking)
     assert sampled(meter, 2.0, 20, 10) is counts
     assert sampled(meter, 3.0, 20, 10)

@@ -28,7 +28,7 @@ def test_least_loaded_worker_with_credit_gets_the_next_batch() -> None:
     for seq in range(5):
         made.add(lease(seq))
     assert [(worker, each.seq) for worker, each in made.assign()] == [(0, 0), (1, 1), (0, 2)]
-    assert (len(made._waiting), made.open, made.appetite) == (2, 5, -2)
+    assert (len(made._waiting), made.open, made.ready_target) == (2, 5, -2)
     made.grant(1, 1)
     assert [(worker, each.seq) for worker, each in made.assign()] == [(1, 3)]
     assert made.busy() == [0, 1]
@@ -103,7 +103,7 @@ def test_credit_of_a_dead_worker_is_dropped() -> None:
     made.died(0, {})
     made.add(lease(0))
     assert list(made.assign()) == []
-    assert made.appetite == -1
+    assert made.ready_target == -1
 
 
 def test_death_of_an_unknown_worker_is_ignored() -> None:
@@ -210,6 +210,6 @@ def test_no_batch_is_ever_lost_or_held_twice(seed: int) -> None:
         assert len(everywhere) == len(set(everywhere))
         assert made.open == added - len(settled)
         assert len(made._waiting) == made.open - len(everywhere)
-        assert made.appetite == sum(credit.values()) - len(made._waiting)
+        assert made.ready_target == sum(credit.values()) - len(made._waiting)
         assert min(credit.values(), default=0) >= 0
         assert all(set(made.held_by(worker)) == held[worker] for worker in workers)

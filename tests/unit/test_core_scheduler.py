@@ -231,24 +231,24 @@ def test_condemned_host_fails_its_jobs_at_once() -> None:
     schedule.failed(host, 0.0, 1.0)
     schedule.pause(host, 500.0)
     schedule.interval = 10.0
-    schedule.condemn(host, "tls-verify", "expired", 1.0)
+    schedule.fail_host(host, "tls-verify", "expired", 1.0)
     # They are handed out at once, so that they fail.
     for _ in range(3):
         (job,) = take_all(schedule, 1.0)
-        assert schedule.verdict(host, 1.0) == ("tls-verify", "expired")
+        assert schedule.failure(host, 1.0) == ("tls-verify", "expired")
         host.paced = 0.0
         schedule.release(job.host)
-    assert schedule.verdict(host, 1.0 + VERDICT) is None
-    assert schedule.verdict(host, 1.0) is None
+    assert schedule.failure(host, 1.0 + VERDICT) is None
+    assert schedule.failure(host, 1.0) is None
 
 
 def test_success_lifts_the_verdict() -> None:
     schedule: Scheduler[Schedulable] = Scheduler(4, 4)
     host = schedule.host("a")
     schedule.failed(host, 0.0, 1.0)
-    schedule.condemn(host, "connect", "", 1.0)
+    schedule.fail_host(host, "connect", "", 1.0)
     assert schedule.succeeded(host, 2.0)
-    assert schedule.verdict(host, 2.0) is None
+    assert schedule.failure(host, 2.0) is None
 
 
 def test_suspects_go_alone() -> None:
@@ -324,7 +324,7 @@ def test_unused_hosts_are_forgotten() -> None:
     for n in range(30_000):
         host = schedule.host(str(n))
         schedule.failed(host, 0.0, 1.0)
-        schedule.condemn(host, "dns", "", 1.0)
+        schedule.fail_host(host, "dns", "", 1.0)
     busy = schedule.host("0")
     fill(schedule, "0", 1)
     for n in range(30_000, 60_000):
@@ -336,7 +336,7 @@ def test_unused_hosts_are_forgotten() -> None:
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(
-            ["add", "solo", "later", "finish", "ok", "fail", "pause", "condemn", "wait", "withdraw"]
+            ["add", "solo", "later", "finish", "ok", "fail", "pause", "fail_host", "wait", "withdraw"]
         ),
         st.integers(0, 4),
     ),
@@ -354,8 +354,8 @@ def apply_step(
         schedule.failed(host, now, now)
     elif step == "pause":
         schedule.pause(host, now + 1 + n)
-    elif step == "condemn":
-        schedule.condemn(host, "dns", "", now)
+    elif step == "fail_host":
+        schedule.fail_host(host, "dns", "", now)
     elif step == "withdraw":
         for job in schedule.withdraw(host, lambda job: id(job) % 3):
             schedule.add(job)
@@ -418,7 +418,7 @@ def test_jobs_failed_without_a_request_ignore_the_rate() -> None:
     schedule.interval = 10.0
     jobs = fill(schedule, "a", 5)
     host = jobs[0].host
-    schedule.condemn(host, "connect", "", 0.0)
+    schedule.fail_host(host, "connect", "", 0.0)
     for job in jobs[:3]:
         assert schedule.take(1.0) is job
         schedule.release(job.host)
@@ -517,7 +517,7 @@ def test_when_a_host_opens() -> None:
     assert schedule.opens_at(host, 8.0) > 8.0
     schedule.succeeded(host, 9.0)
     assert schedule.opens_at(host, 9.0) == 9.0
-    schedule.condemn(host, "dns", "", 10.0)
+    schedule.fail_host(host, "dns", "", 10.0)
     assert schedule.opens_at(host, 10.0) == math.inf
     assert schedule.opens_at(host, 10.0 + VERDICT) == 10.0 + VERDICT
     # A host opens when the one does that it leads to.

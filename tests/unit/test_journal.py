@@ -60,14 +60,14 @@ def test_batch_counts_agree_with_its_states(journal: Journal) -> None:
     for seq in range(3):
         journal.open_batch(batch(seq))
     fresh = BatchDone(0, Tally(4, 0, 1, 400, 0), 0, 0, 0, {}, {}, b"", [failure(4)])
-    journal.settle(fresh, marks(0, 1, 2, 3))
+    journal.record_done(fresh, marks(0, 1, 2, 3))
     assert journal.tally() == Tally(4, 0, 1, 400, 0)
     # What an earlier run stored is in no count of this one: then the states are summed.
     met = BatchDone(1, Tally(1, 4, 0, 100, 0), 0, 0, 0, {}, {}, b"", [])
-    journal.settle(met, marks(0, 1, 2, 3, 4))
+    journal.record_done(met, marks(0, 1, 2, 3, 4))
     assert journal.tally() == Tally(9, 0, 1, 900, 0)
     rest = BatchDone(2, Tally(1, 0, 0, 100, 0), 0, 0, 0, {}, {}, b"", [])
-    journal.settle(rest, marks(0, 1, 2, 3, 4), retried=[1])
+    journal.record_done(rest, marks(0, 1, 2, 3, 4), retried=[1])
     assert journal.tally() == Tally(14, 0, 1, 1400, 0)
 
 
@@ -81,7 +81,7 @@ def test_a_new_journal(journal: Journal) -> None:
 def test_position_is_behind_the_last_batch(journal: Journal) -> None:
     for seq in range(3):
         journal.open_batch(batch(seq))
-    journal.settle(done(0, [], COUNT), marks(0, 1, 2, 3, 4))
+    journal.record_done(done(0, [], COUNT), marks(0, 1, 2, 3, 4))
     assert journal.position() == (b"cursor 2", 3, 3 * COUNT)
     assert [row.seq for row in journal.unfinished()] == [1, 2]
     assert journal.open_count() == 2
@@ -93,7 +93,7 @@ def test_another_process_reads_the_journal(tmp_path: Path) -> None:
     first = Journal(open_home(tmp_path))
     first.begin(JOB)
     first.open_batch(batch(0))
-    first.settle(done(0, [failure(4)], 4), marks(0, 1, 2, 3))
+    first.record_done(done(0, [failure(4)], 4), marks(0, 1, 2, 3))
     first.end()
     # Not closed: the state that a killed process leaves.
     reader = Journal(open_home(tmp_path), read_only=True)
@@ -107,9 +107,9 @@ def test_another_process_reads_the_journal(tmp_path: Path) -> None:
 
 def test_failed_files_are_replaced_when_they_are_tried_again(journal: Journal) -> None:
     journal.open_batch(batch(0))
-    journal.settle(done(0, [failure(3), failure(4)], 3), marks(0, 1, 2))
+    journal.record_done(done(0, [failure(3), failure(4)], 3), marks(0, 1, 2))
     assert [row.seq for row in journal.failed()] == [0]
-    journal.settle(done(0, [failure(4, "reset")], 1), marks(0, 1, 2, 3), retried=[3, 4])
+    journal.record_done(done(0, [failure(4, "reset")], 1), marks(0, 1, 2, 3), retried=[3, 4])
     assert list(journal.failures(0)) == [failure(4, "reset")]
     assert journal.tally() == Tally(4, 0, 1, 400, 0)
 
@@ -131,7 +131,7 @@ def test_states_are_kept_for_open_batches(journal: Journal) -> None:
 
 def test_states_of_a_done_batch_correct_earlier_failures(journal: Journal) -> None:
     journal.open_batch(batch(0))
-    journal.settle(done(0, [failure(2), failure(3), failure(4, "damaged")], 2), marks(0, 1))
+    journal.record_done(done(0, [failure(2), failure(3), failure(4, "damaged")], 2), marks(0, 1))
     # A retry that was killed: 2 and 4 are stored now. And an old ledger that has 1 as well.
     journal.keep_marks({0: marks(1, 2, 4, size=7)}, there)
     assert [each.index for each in journal.failures(0)] == [3]
@@ -143,7 +143,7 @@ def test_states_of_a_done_batch_correct_earlier_failures(journal: Journal) -> No
 def test_states_of_a_done_batch_are_ignored_where_the_file_is_missing(journal: Journal) -> None:
     """After a power cut a ledger may be on the disk and its files not."""
     journal.open_batch(batch(0))
-    journal.settle(done(0, [failure(2), failure(3)], 3), marks(0, 1, 4))
+    journal.record_done(done(0, [failure(2), failure(3)], 3), marks(0, 1, 4))
     asked: list[tuple[str, int]] = []
 
     def verify(written: Written) -> bool:
@@ -159,7 +159,7 @@ def test_states_of_a_done_batch_are_ignored_where_the_file_is_missing(journal: J
 def test_failed_sync_leaves_nothing_published_in_open_batches(journal: Journal) -> None:
     for seq in range(2):
         journal.open_batch(batch(seq))
-    journal.settle(done(0, [failure(2)], 4), marks(0, 1, 3, 4))
+    journal.record_done(done(0, [failure(2)], 4), marks(0, 1, 3, 4))
     journal.keep_marks({1: marks(1)}, there)
     assert not journal.unsynced
     journal.mark_unsynced()
@@ -194,7 +194,7 @@ def test_a_damaged_ledger_is_an_error_and_changes_nothing(journal: Journal, blob
 
 def test_damaged_files_fail(journal: Journal) -> None:
     journal.open_batch(batch(0))
-    journal.settle(done(0, [failure(4)], 4), marks(0, 1, 2, 3))
+    journal.record_done(done(0, [failure(4)], 4), marks(0, 1, 2, 3))
     journal.mark_damaged(0, [failure(1, "damaged")], {1: 7})
     assert journal.tally() == Tally(3, 0, 2, 300, 0)
     assert [each.index for each in journal.failures(0)] == [1, 4]
@@ -213,12 +213,12 @@ def test_damaged_files_of_an_open_batch_are_pending(journal: Journal) -> None:
 
 def test_only_some_failures_are_tried_again(journal: Journal) -> None:
     journal.open_batch(batch(0))
-    journal.settle(done(0, [failure(3), failure(4, "name-taken")], 3), marks(0, 1, 2))
+    journal.record_done(done(0, [failure(3), failure(4, "name-taken")], 3), marks(0, 1, 2))
     assert journal.contested((-1, -1), 10) == [(0, failure(4, "name-taken"))]
     assert journal.contested((0, 4), 10) == []
     journal.claim(0, {4: Claim(UNOWNED, 5)})
     assert claims(journal.marks(0)) == {4: Claim(UNOWNED, 5)}
-    journal.settle(done(0, [], 1), marks(0, 1, 2, 4), retried=[4])
+    journal.record_done(done(0, [], 1), marks(0, 1, 2, 4), retried=[4])
     assert list(journal.failures(0)) == [failure(3)]
     assert journal.tally() == Tally(4, 0, 1, 400, 0)
 
@@ -226,9 +226,9 @@ def test_only_some_failures_are_tried_again(journal: Journal) -> None:
 def test_transactions_are_atomic(journal: Journal) -> None:
     journal.open_batch(batch(0))
     with pytest.raises(JournalError):
-        journal.settle(done(0, [failure(1), failure(1)], 3), marks(0))
+        journal.record_done(done(0, [failure(1), failure(1)], 3), marks(0))
     assert (journal.tally(), list(journal.failures()), journal.open_count()) == (Tally(), [], 1)
-    journal.settle(done(0, [failure(1)], 4), marks(0, 2, 3, 4))
+    journal.record_done(done(0, [failure(1)], 4), marks(0, 2, 3, 4))
     assert journal.tally().settled == COUNT
 
 
@@ -244,11 +244,11 @@ def test_full_disk_is_reported_and_the_journal_usable_afterwards(journal: Journa
         fill()
     failures = [failure(index) for index in range(2000)]
     with pytest.raises(JournalError, match=r"full.*free space"):
-        journal.settle(done(0, failures, 0), b"")
+        journal.record_done(done(0, failures, 0), b"")
     journal._rows._db.execute("PRAGMA max_page_count = 100000")
     seq = journal.position()[1]
     journal.open_batch(batch(seq))
-    journal.settle(done(seq, [], COUNT), marks(0, 1, 2, 3, 4))
+    journal.record_done(done(seq, [], COUNT), marks(0, 1, 2, 3, 4))
     assert journal.tally() == Tally(COUNT, 0, 0, 500, 0)
 
 
@@ -258,9 +258,9 @@ def test_rows_may_change_while_they_are_read(journal: Journal) -> None:
     seen = []
     for row in journal.unfinished():
         seen.append(row.seq)
-        journal.settle(done(row.seq, [], COUNT), marks(0, 1, 2, 3, 4))
+        journal.record_done(done(row.seq, [], COUNT), marks(0, 1, 2, 3, 4))
         if row.seq == 0:
-            journal.settle(done(2, [], COUNT), marks(0, 1, 2, 3, 4))
+            journal.record_done(done(2, [], COUNT), marks(0, 1, 2, 3, 4))
     assert seen == [0, 1, 3]
     assert [row.seq for row in journal.batches()] == [0, 1, 2, 3]
 

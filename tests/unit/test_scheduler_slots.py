@@ -59,7 +59,7 @@ def test_no_further_jobs_for_a_recovering_paced_or_condemned_host() -> None:
     a, b, c = (schedule.host(key) for key in "abc")
     schedule.failed(a, 0.0, 0.0)
     assert schedule.next_jobs(a, 3, None) == []
-    schedule.condemn(b, "connect", "", 0.0)
+    schedule.fail_host(b, "connect", "", 0.0)
     assert schedule.next_jobs(b, 3, None) == []
     assert schedule.next_jobs(c, 2, None) != []
     schedule.interval = 0.1
@@ -141,7 +141,7 @@ def test_dead_host_is_given_up_and_its_jobs_no_longer_rest() -> None:
     take_all(schedule)
     schedule.failed(jobs[0].host, 0.0, 1.0)
     assert schedule.resting == 2
-    schedule.condemn(jobs[0].host, "connect-timeout", "", 1.0)
+    schedule.fail_host(jobs[0].host, "connect-timeout", "", 1.0)
     schedule.release(jobs[0].host)
     assert schedule.resting == 0
     assert len(take_all(schedule, 1.0)) == 1

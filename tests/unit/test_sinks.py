@@ -147,15 +147,15 @@ def test_existing_file_is_kept(make: Make, tmp_path: Path, rules: str) -> None:
         if name == "a" and rules == "keep":
             assert writer.publish() == KEPT
             assert (writer.size, writer.crc) == (3, zlib.crc32(b"old"))
-            assert sink.standing(name) == (3, zlib.crc32(b"old"))
+            assert sink.find_existing(name) == (3, zlib.crc32(b"old"))
             continue
         with pytest.raises(FetchError, match="file-exists"):
             writer.publish()
         with pytest.raises(FetchError, match="file-exists"):
-            sink.standing(name)
+            sink.find_existing(name)
     assert put(sink, "a", b"old") == KEPT
     assert put(sink, "a", b"mine", claim=on(tmp_path / "a")) == NEW
-    assert sink.standing("none") is None
+    assert sink.find_existing("none") is None
     assert (tmp_path / "link").is_symlink()
 
 

@@ -40,7 +40,7 @@ def test_slice_that_fails_is_set_aside() -> None:
         assert book.next() == "a"
         assert book.ended("a", "failed", "killed") == (number == MOST_TRIES)
     assert book.next() is None
-    assert book.set_aside == {"a": "killed"}
+    assert book.abandoned == {"a": "killed"}
     assert book.attempts == MOST_TRIES
 
 
@@ -53,7 +53,7 @@ def test_slice_that_is_lost_runs_again_at_once_and_any_number_of_times() -> None
         assert not book.ended("a", "lost")
     assert book.next() == "a"
     book.ended("a", "done")
-    assert (book.next(), book.done, book.set_aside) == ("b", 1, {})
+    assert (book.next(), book.done, book.abandoned) == ("b", 1, {})
 
 
 def test_slice_whose_workers_crash_is_set_aside_later() -> None:

@@ -2,8 +2,8 @@
 
 The requests session defines requests and connections: urllib3 writes one request for each origin, which
 serves as the template of all others; urllib3's connection object opens and verifies each connection, and
-the census counts it. This client sends the template with other targets, several at a time if that pays
-(``core.pipeline_depth``), and parses the responses (``parser``).
+the connection budget counts it. This client sends the template with other targets, several at a time if
+that pays (``core.pipeline_depth``), and parses the responses (``parser``).
 
 Only a plain 200 with a known length is stored here. An error status is a failure with its code. For any
 other response, the requests client repeats the request and does what a user of requests expects.
@@ -93,8 +93,8 @@ class PipelinedClient:
     ``owner``: see ``interfaces``. ``connections``: see ``resize``. ``recording``: the sink wants
     to know what the response says about each file.
 
-    ``depths``: number of requests sent, by depth. ``appetite``: number of tasks to keep ready, so that no
-    connection has to wait for one. ``origin_depths``: the depths of its origins. ``waiting``: the tasks
+    ``depths``: number of requests sent, by depth. ``ready_target``: number of tasks to keep ready, so that
+    no connection has to wait for one. ``origin_depths``: the depths of its origins. ``waiting``: the tasks
     that wait for a connection, by the greenlet that opens it.
     """
 
@@ -113,13 +113,13 @@ class PipelinedClient:
             observed = observed._replace(echoes=echoes, credentials=echoes.has_any)
             self.new_parser = partial(ObservingParser, observed=observed)
         self._owner = owner
-        self.census = session.census
+        self.budget = session.budget
         self.secrets = config.secrets
         self.cacert = config.cacert
         self.max_size = config.max_size
         self.buffer = memoryview(bytearray(BUFFER))
         self.depths: dict[int, int] = {}
-        self.appetite = _READY
+        self.ready_target = _READY
         self._deepest = 1
         self._fresh: list[tuple[FetchTask, Body]] = []
         self._origins: dict[Origin, OriginState] = {}
@@ -191,7 +191,7 @@ class PipelinedClient:
         idle = self._idle[state]
         while idle:
             connection = idle.pop()
-            self._session.census.idle.pop(connection, None)
+            self._session.budget.idle.pop(connection, None)
             if connection.usable():
                 self._busy.add(connection)
                 connection.start(task)
@@ -208,7 +208,7 @@ class PipelinedClient:
         while True:
             gevent.sleep(pause)
             now = monotonic()
-            self._session.census.end_overdue(limit, late)
+            self._session.budget.end_overdue(limit, late)
             for connection in self.awaiting:
                 since, pace = connection.since, connection.pace
                 if now - since > limit:
@@ -278,7 +278,7 @@ class PipelinedClient:
         stay = monotonic() - connection.began < connection.stay
         tasks = self._owner.next_tasks(connection.slot, state.origin, most, stay=stay)
         if not tasks:
-            state.lack(most)
+            state.record_starvation(most)
         return tasks
 
     def requested_again(self, tasks: list[FetchTask]) -> None:
@@ -298,7 +298,7 @@ class PipelinedClient:
     def depth_reached(self, depth: int) -> None:
         """Keep enough tasks ready for ``depth``, which an origin uses from now on."""
         self._deepest = max(self._deepest, depth)
-        self.appetite = max(self.appetite, min(self._deepest * self.connections, _HELD))
+        self.ready_target = max(self.ready_target, min(self._deepest * self.connections, _HELD))
 
     def idle(self, connection: PipelinedConnection) -> None:
         """Take back ``connection``, which has nothing to do, and free its slot."""
@@ -311,7 +311,7 @@ class PipelinedClient:
             connection.close()
         else:
             idle.append(connection)
-            self._session.census.idle[connection] = None
+            self._session.budget.idle[connection] = None
         if slot is not None:
             connection.origin_state.connection_stopped(monotonic())
             self._owner.release(slot)
@@ -320,7 +320,7 @@ class PipelinedClient:
         """Remove ``connection``, which is being closed."""
         self.commit_queue.remove(connection)
         self._busy.discard(connection)
-        self._session.census.idle.pop(connection, None)
+        self._session.budget.idle.pop(connection, None)
         idle = self._idle.get(connection.origin_state, [])
         if connection in idle:
             idle.remove(connection)
@@ -476,7 +476,7 @@ class PipelinedClient:
 
     def _open(self, state: OriginState, task: FetchTask) -> None:
         owner, host, began = self._owner, task.host, task.sent
-        waiting_for, greenlet = self._session.census.waiting_for, gevent.getcurrent()
+        waiting_for, greenlet = self._session.budget.waiting_for, gevent.getcurrent()
         waiting_for[greenlet], self.waiting[greenlet] = host, task
         try:
             began_opening = monotonic()
@@ -519,7 +519,7 @@ class PipelinedClient:
                 del self._idle[self._origins.pop(old)]
             self._forget_at = max(_MAX_ORIGINS, 2 * len(self._origins))
         if len(self._origins) > _MANY_ORIGINS:
-            self.appetite = max(self.appetite, _READY_OF_MANY)
+            self.ready_target = max(self.ready_target, _READY_OF_MANY)
         depth = depths.shut(self._depth, "an HTTP proxy") if origin.forwarded else self._depth
         template = self._session.template(origin)
         state = self._origins[origin] = OriginState(

@@ -663,7 +663,7 @@ class PipelinedConnection:
         self.close()
 
     def close(self) -> None:
-        """Close the socket. The census also calls this, to make room for another connection."""
+        """Close the socket. The connection budget also calls this, to make room for another connection."""
         self._enter(Event.CLOSE)
         self._client.forget(self)
         self._transport.close(abruptly=bool(self.parser.outstanding))

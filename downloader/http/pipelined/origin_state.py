@@ -185,9 +185,9 @@ class OriginState:
             self.by_trial = pays
             self._meter.restart()
 
-    def lack(self, requests: int) -> None:
+    def record_starvation(self, requests: int) -> None:
         """Record that ``requests`` more could have been sent, but there were no tasks."""
-        self._meter.lack(requests)
+        self._meter.record_starvation(requests)
 
     def restart_measurement(self) -> None:
         """Discard the current measurement: the number of connections has changed."""

@@ -140,7 +140,7 @@ class ShardSink:
             stats = read_stats(directory / stats_name(shard))
             return stats is not None and are_whole(directory, stats.files)
 
-    def standing(self, name: str) -> tuple[int, int] | None:
+    def find_existing(self, name: str) -> tuple[int, int] | None:
         """Return None: --existing is for files."""
         return None
 

@@ -35,7 +35,7 @@ KNOWN = (
     Mutant(
         "slot held while connecting",
         "thirty dead hosts at the head of a list hold up all others for minutes",
-        "Census.park_slow",
+        "ConnectionBudget.park_slow",
         "self._slots.park()",
         "False",
         (f"{NAMES}test_hosts_that_do_not_answer_hold_no_slot",),
@@ -200,7 +200,7 @@ KNOWN = (
         "where a host answers 503 for a while, its files end with a status that they did not get",
         "HostFailures.failed",
         "schedule.give_up(host)",
-        "schedule.condemn(host, error.code, error.detail, now)",
+        "schedule.fail_host(host, error.code, error.detail, now)",
         (
             "tests/faults/test_failing_urls.py::"
             "test_files_of_a_host_that_always_asks_to_wait_are_all_requested[503]",

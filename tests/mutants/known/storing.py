@@ -395,7 +395,7 @@ KNOWN = (
     Mutant(
         "existing file counts as downloaded",
         "a file from before, old or damaged, is taken for the download",
-        "FilesWriter._meet",
+        "FilesWriter._resolve_conflict",
         "self._is_same(found)",
         "True",
         (f"{HOST}test_files_outside_the_journal_are_compared_and_replaced",),
@@ -403,7 +403,7 @@ KNOWN = (
     Mutant(
         "large existing file is read",
         "a large file that is replaced anyway is read before",
-        "FilesWriter._meet",
+        "FilesWriter._resolve_conflict",
         "decision is Decision.REPLACE_FOREIGN and self.size > _LONG_TO_READ",
         "False",
         (f"{SINKS}test_large_existing_file_is_replaced_unread",),
@@ -511,7 +511,7 @@ KNOWN = (
     Mutant(
         "user file silently replaced",
         "the replacement is neither reported nor counted",
-        "FilesWriter._meet",
+        "FilesWriter._resolve_conflict",
         "REPLACED if decision is Decision.REPLACE_FOREIGN else NEW",
         "NEW",
         (f"{TAKEN}test_user_file_is_replaced_and_reported",),
@@ -671,7 +671,7 @@ KNOWN = (
     Mutant(
         "large files that are kept are read first",
         "with --existing keep a large file of the user holds up all requests, and a stop",
-        "FilesSink.standing",
+        "FilesSink.find_existing",
         "name not in self._unread",
         "False",
         (f"{TAKEN}test_large_files_that_are_kept_hold_up_no_other",),

@@ -107,7 +107,7 @@ class CrateSink:
         (self._root / f".crate-{lease.seq}.part").unlink(missing_ok=True)
         return Crate(self._root, lease.seq)
 
-    def standing(self, name: str) -> tuple[int, int] | None:
+    def find_existing(self, name: str) -> tuple[int, int] | None:
         return None
 
     def verify(self, written: Written) -> bool:
