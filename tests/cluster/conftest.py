@@ -18,7 +18,7 @@ def change(job):
     run = job.run_job
 
     def run_job(config, **given):
-        if config.slice.endswith("/00000001.items") and config.output.endswith("/kills"):
+        if config.slice.path.endswith("/00000001.items") and config.output.endswith("/kills"):
             os.kill(os.getpid(), signal.SIGKILL)
         return run(config, **given)
 

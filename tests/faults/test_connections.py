@@ -139,5 +139,4 @@ def test_a_job_of_some_thousand_files_gets_few_connections_where_more_are_slower
     assert (result.exit, len(result.files)) == (0, 5000)
     limit = result.report["connection_limit"]
     assert limit["last"] <= 16
-    assert limit["stopped"] == {"fewer were faster": 2}
     assert sum(connections <= 32 for connections in served) >= 1500

@@ -532,7 +532,7 @@ def test_refused_page_ends_the_run_and_blames_no_file(
             os.kill(worker, signal.SIGBUS)
         assert job.wait(20) == 4, job.err
         report = json.loads(job.out)
-        assert (report["stored"], report["failed"], report["worker_deaths"]) == (100, 0, 0)
+        assert (report["stored"], report["failed"], report["worker_deaths"]) == (100, 0, 2)
         assert job.err.count("\n") == 1, job.err
         assert "no space left, or the disk fails" in job.err
         gate.set()

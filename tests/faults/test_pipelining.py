@@ -415,13 +415,12 @@ def test_http_1_0_limits_depth_to_one(keep: bool, tmp_path: Path) -> None:
 
 
 def test_server_that_is_slow_one_request_at_a_time_is_not_pipelined(tmp_path: Path) -> None:
-    """Several requests in flight are tried, which is not faster, and given up."""
+    """Several requests in flight are tried, which is not faster, and given up, now and then."""
     with serve(lambda nth, request: [Pause(0.1), *plain(request)]) as server:
         result = fetch(server, tmp_path, "auto", "--connections", "8")
     assert all_right(result.files)
     found = result.report["pipeline_depth"]
-    assert found["max"] == 8
-    assert [why for why in found["stopped"] if why.startswith("deeper was ")]
+    assert (found["max"], found["median"]) == (8, 1), found
 
 
 def test_slow_server_that_processes_requests_together_is_pipelined(tmp_path: Path) -> None:

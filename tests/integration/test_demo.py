@@ -142,7 +142,7 @@ def test_download_raises_documented_errors(tmp_path: Path, start: Callable[..., 
         assert issubclass(kind, DownloaderError)
     with pytest.raises(ConfigError, match="standard input"):
         downloader.download(Config(source="-", output="d"))
-    with pytest.raises(ConfigError, match="must be at least"):
+    with pytest.raises(ConfigError, match="must be 0 to 1,000,000"):
         Config(source="http://h", output="d", retries=-1)
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="is a file"):
