@@ -197,20 +197,31 @@ class Destination:
             self._check_begin()
 
     def _check_mounted(self) -> None:
-        """See ``check_mounted``. This is before anything is made in DEST: its time would change."""
+        """Raise DestinationError where the files of the job are not there; see ``check_mounted``.
+
+        This is before anything is made in DEST: its time would change.
+        """
         config = self._config
         if config.restart or config.slice or not has_journal(config):
             return
+        is_there = os.path.lexists(config.local_output)
         try:
-            if not _is_empty(config.local_output):
+            if is_there and not _is_empty(config.local_output):
                 return
             with contextlib.closing(Journal(self.home, read_only=True)) as journal:
                 job = journal.job()
                 stored = journal.tally(open_too=True).stored
         except (JournalError, OSError):
             return  # who opens it to write says why
-        if job is not None and stored:
-            check_mounted(config.local_output, job.began_ns)
+        if job is None or not stored:
+            return
+        if not is_there and job.output == self._shown_output():
+            raise DestinationError(
+                f"{config.local_output} is not there, and this job has stored files in it: mount what they "
+                "are on, or put it back, then run the same command again (if they are lost, run "
+                f"`{shlex.join(['mkdir', '-p', config.local_output])}` first)"
+            )
+        check_mounted(config.local_output, job.began_ns)
 
     def _check_engine(self) -> None:
         """Raise ConfigError if the job here has a plan, and no journal: what failed is in that."""

@@ -44,7 +44,7 @@ def test_journal_is_apart_and_resumed(run_downloader: Run, dev_server: Serve, tm
 def test_verify_of_a_destination_that_is_not_there(
     run_downloader: Run, dev_server: Serve, tmp_path: Path, store: str
 ) -> None:
-    """It was moved or unmounted: no file of it is damaged."""
+    """It was moved or unmounted: no file of it is damaged, and none is fetched again."""
     server = dev_server(files=20)
     dest, away, journal = tmp_path / "d", tmp_path / "away", tmp_path / "j"
     argv = (server.url, "-o", dest, "--journal", journal, "--store", store, "--json")
@@ -52,6 +52,9 @@ def test_verify_of_a_destination_that_is_not_there(
     dest.rename(away)
     done = run_downloader("verify", dest, "--journal", journal)
     assert (done.returncode, f"{dest} is not there; if it was moved" in done.stderr) == (4, True), done
+    done = run_downloader(*argv)  # which would make it on another disk, where it was mounted
+    assert (done.returncode, "has stored files in it: mount" in done.stderr) == (4, True), done
+    assert not dest.exists()
     away.rename(dest)
     assert run_downloader("verify", dest, "--journal", journal).returncode == 0
     with contextlib.closing(HeldRoot(str(dest))) as held:
