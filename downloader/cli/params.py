@@ -248,9 +248,8 @@ class Fetch(Command):
                     added = [each for each in records if each and each.startswith(prefix)]
                     shown += [records.pop(each) for each in added]
             if section == SECTIONS[-1]:
-                shown += (
-                    records.values()
-                )  # --json, and --help, whose name differs between versions of click
+                # --json, and --help, whose name differs between versions of click.
+                shown += records.values()
             with formatter.section(section):
                 formatter.write_dl(shown, col_max=28)
 

@@ -128,9 +128,9 @@ class Config(ReportOptions, ClusterOptions, HttpOptions, LimitOptions, SourceOpt
 
         What arrives on standard input is awaited, while other greenlets run.
         """
-        if self.slice or self.reads_stdin:
-            return bool(self.slice)
-        return getattr(self.source_kind, "reads_files", False)
+        if self.slice:
+            return True
+        return not self.reads_stdin and getattr(self.source_kind, "reads_files", False)
 
     @property
     def source_kind(self) -> SourceForm:

@@ -103,11 +103,12 @@ def _count(minimum: int, maximum: int, **word: int) -> dict[str, Any]:
 
 def _seconds(*, above: bool = False) -> dict[str, Any]:
     """Return how an option is a time; ``above``: more than 0."""
-    return {"type": parse_time, "metavar": "TIME", "maximum": LONGEST_TIME, **_least(above=above)}
-
-
-def _least(*, above: bool) -> dict[str, Any]:
-    return {"above": 0.0} if above else {"minimum": 0.0}
+    return {
+        "type": parse_time,
+        "metavar": "TIME",
+        "above" if above else "minimum": 0.0,
+        "maximum": LONGEST_TIME,
+    }
 
 
 def _size(parse: Any = parse_size) -> dict[str, Any]:
@@ -152,7 +153,6 @@ class OutputOptions:
         default="files",
         help="local: on the disks of nodes, with --engine ray; null: fetch, count, discard.",
         section=_PLACES,
-        shown="files",
     )
     store_options: dict[str, Any] = field(default_factory=dict)
     layout: Layout = option(
@@ -456,7 +456,6 @@ class ClusterOptions:
         help="The cluster; auto: the one of this machine or of $RAY_ADDRESS; local: start one here.",
         section=_MACHINES,
         metavar="auto|ADDR|local",
-        shown="auto",
     )
     slice_files: int = option(
         default=100_000,

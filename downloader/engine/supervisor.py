@@ -139,9 +139,9 @@ class Supervisor:
             self._spawn_worker()
 
     def _spawn_feeder(self, tries: int = 0) -> None:
-        main = feeder_main(self._config, self._destination)
-        plain = self._config.reads_files
-        self._spawn(FEEDER, main, tries, stdin=self._config.reads_stdin, plain=plain)
+        config = self._config
+        main = feeder_main(config, self._destination)
+        self._spawn(FEEDER, main, tries, stdin=config.reads_stdin, plain=config.reads_files)
 
     def _spawn_worker(self, tries: int = 0) -> None:
         number = self._number
