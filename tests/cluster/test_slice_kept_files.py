@@ -10,11 +10,13 @@ from threading import Event
 from typing import Any
 
 import pytest
+from checker import ledgers
 from ray_nodes import slice_processes
 from servers import Server, Until, ok
 from slice_parts import ShardPlan, run_attempt
 from test_slice_shards import until, verify
 
+from downloader.core.item_states import published
 from downloader.core.words import Existing
 from downloader.messages import Tally
 from downloader.storage.destination import foreign_before
@@ -113,6 +115,20 @@ def killed(plan: ShardPlan, name: str, scratch: Path, reached: Event) -> Iterato
     process.kill()
     process.join(60)
     until(lambda: not slice_processes(plan.dest))
+
+
+def recorded(scratch: Path) -> bool:
+    """Return whether a ledger of an attempt at a slice says that its first item is published.
+
+    A kill before that leaves a file which is neither known to be the job's own nor the user's.
+    """
+    homes = {path.parent.parent for path in scratch.rglob("ledger-*")}
+    return any(
+        item.index == 0
+        for home in homes
+        for _, states in ledgers(home)
+        for item in published(states.packed())
+    )
 
 
 @pytest.mark.parametrize(
