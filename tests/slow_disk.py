@@ -11,7 +11,8 @@ from pathlib import Path
 
 __all__ = ["compiled", "slow"]
 
-# Waits for what is read from or written to files that have DISK in their path, 64 KiB or more at a time.
+# Waits for what is read from or written to files that have DISK in their path, 64 KiB or more at a time,
+# and for what is freed when the last descriptor of one is closed that has no name any more.
 # DISK_AT: only where the call says at which place of the file.
 SOURCE = r"""
 #define _GNU_SOURCE
@@ -19,6 +20,7 @@ SOURCE = r"""
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -49,6 +51,14 @@ ssize_t name(int fd, kind data, size_t size, off_t at) { \
 ssize_t name(int fd, const struct iovec *pieces, int count, off_t at) { \
     REAL(name, int, const struct iovec *, int, off_t); \
     ssize_t n = real(fd, pieces, count, at); wait_for(fd, n); return n; \
+}
+int close(int fd) {
+    static int (*real)(int);
+    struct stat file;
+    if (!real) real = dlsym(RTLD_NEXT, "close");
+    if (!getenv("DISK_AT") && !fstat(fd, &file) && S_ISREG(file.st_mode) && !file.st_nlink)
+        wait_for(fd, file.st_size);
+    return real(fd);
 }
 AS_IT_COMES(read, void *)
 AS_IT_COMES(write, const void *)

@@ -258,6 +258,8 @@ class DriverShards:
             }
         in_order = [file for number in sorted(files) for file in files[number]]
         with open_home(Path(local_home(config))) as home:
+            indexed = Indexed(home, Path(home) if config.is_bucket else Path(config.output))
+            indexed.renew()
             self.replaced += write_indexes_of(
                 in_order,
                 config.output,
@@ -266,7 +268,7 @@ class DriverShards:
                 existing=config.existing,
                 stall_timeout=config.stall_timeout,
             )
-            Indexed(home, Path(home) if config.is_bucket else Path(config.output)).note(len(files))
+            indexed.note(len(files))
 
 
 def _names_in(config: OutputOptions) -> frozenset[str] | None:

@@ -7,12 +7,13 @@ is large.
 
 from __future__ import annotations
 
+import posix
 import sys
 from collections.abc import Callable
 from time import monotonic
 from typing import Any, TypeVar
 
-__all__ = ["BUSY", "PIECE", "READ_AT_ONCE", "Pauses", "give_way", "in_thread", "work_alone"]
+__all__ = ["BUSY", "PIECE", "READ_AT_ONCE", "Pauses", "close_file", "give_way", "in_thread", "work_alone"]
 
 BUSY = 0.02
 """Seconds for which a greenlet may work without letting others run."""
@@ -20,7 +21,7 @@ BUSY = 0.02
 READ_AT_ONCE = 1 << 20
 """Bytes of a file that are read or compared without a thread: 20 ms at 50 MB/s."""
 PIECE = 8 << 20
-"""Bytes that a thread reads or copies in one go: a greenlet that is killed waits for that."""
+"""Bytes that a thread reads, copies or frees in one go: a greenlet that is killed waits for that."""
 
 # Of their own: those of the hub also look up names, and must not wait for a disk.
 _THREADS = 4
@@ -49,6 +50,20 @@ def in_thread(function: Callable[..., _Result], *args: object) -> _Result:
         raise error
     returned: _Result = value
     return returned
+
+
+def close_file(fd: int, size: int) -> None:
+    """Close a file of ``size`` bytes that may have no name any more: its pages are freed then.
+
+    That takes 0.2 s a GB in memory, more on a disk. A large one is closed in a thread, and nobody waits for
+    it: what a greenlet does that is killed must not let others run.
+    """
+    if size <= PIECE:
+        posix.close(fd)
+        return
+    from gevent.monkey import get_original
+
+    get_original("_thread", "start_new_thread")(posix.close, (fd,))
 
 
 class Pauses:

@@ -34,7 +34,7 @@ from downloader.core.ownership import (
 )
 from downloader.errors import FetchError
 from downloader.files.rename import exchange, rename_new
-from downloader.process.long_work import PIECE, READ_AT_ONCE, in_thread
+from downloader.process.long_work import PIECE, READ_AT_ONCE, close_file, in_thread
 from downloader.sinks.obstacles import taken_by_directory
 from downloader.sinks.sink import KEPT, NEW, REPLACED, SAME, Unprepared
 from downloader.sinks.stored import READ, crc_of, file_matches
@@ -173,6 +173,7 @@ class FilesWriter:
         "_leaf",
         "_met",
         "_name",
+        "_replaced",
         "_sink",
         "_spare",
         "_temporary",
@@ -190,6 +191,8 @@ class FilesWriter:
         self._spare = temporary
         self._claim = claim
         self._met: _Met | None = None
+        # A large file that was replaced and its size: held open, so that removing it frees nothing yet.
+        self._replaced: tuple[int, int] | None = None
         self._fd, self._temporary = sink.make_unnamed(directory, temporary)
         self.size = 0
         self.crc = 0
@@ -385,7 +388,10 @@ class FilesWriter:
         except FileNotFoundError:
             return False
         finally:
-            if locked >= 0:
+            if locked >= 0 and found.st_size > PIECE and self._replaced is None:
+                fcntl.flock(locked, fcntl.LOCK_UN)
+                self._replaced = locked, found.st_size
+            elif locked >= 0:
                 _close(locked)
 
     def _exchange(self, found: os.stat_result) -> bool:
@@ -419,9 +425,15 @@ class FilesWriter:
         if self._fd < 0:
             return
         fd, self._fd = self._fd, -1
-        _close(fd)
         if self._temporary:
             # If the directory was removed, the next write reports that.
             with contextlib.suppress(OSError):
                 os.unlink(self._temporary, dir_fd=self._directory)
+        if self.size > PIECE:
+            close_file(fd, self.size)
+        else:
+            _close(fd)
+        if self._replaced is not None:
+            close_file(*self._replaced)
+            self._replaced = None
         self._sink.unpin(self._directory)

@@ -215,13 +215,8 @@ class Destination:
             return  # who opens it to write says why
         if job is None or not stored:
             return
-        if not is_there and job.output == self._shown_output():
-            raise DestinationError(
-                f"{config.local_output} is not there, and this job has stored files in it: mount what they "
-                "are on, or put it back, then run the same command again (if they are lost, run "
-                f"`{shlex.join(['mkdir', '-p', config.local_output])}` first)"
-            )
-        check_mounted(config.local_output, job.began_ns)
+        if is_there or job.output == self._shown_output():  # another DEST is refused later
+            check_mounted(config.local_output, job.began_ns)
 
     def _check_engine(self) -> None:
         """Raise ConfigError if the job here has a plan, and no journal: what failed is in that."""
@@ -557,34 +552,49 @@ class Destination:
                 f"{root} has the journal of {job.output or root}; give that as -o, or another --journal, "
                 f"or --restart to forget that job (its files stay){moved(job.output, mine.output)}"
             )
-        known = msgspec.structs.replace(job, output=mine.output, began_ns=job.began_ns or mine.began_ns)
+        began_ns = job.began_ns
+        if not began_ns and not _is_empty(self._config.local_output):
+            # Of an earlier version, which did not record it. That of a DEST which is empty stays unknown:
+            # it was perhaps emptied before this run, and is the right one.
+            began_ns = mine.began_ns
+        known = msgspec.structs.replace(job, output=mine.output, began_ns=began_ns)
         if known != job:
             self.journal.begin(known)
         return known
 
     def _check_kept(self, job: JobSpec, mine: JobSpec) -> JobSpec:
         """Raise ConfigError if ``job`` keeps other columns than this run; return it with these."""
-        if job.kept == mine.kept or not mine.kept:
-            return job
         if not job.kept:
             job = msgspec.structs.replace(job, kept=mine.kept)
-            self.journal.begin(job)
+            if mine.kept:
+                self.journal.begin(job)
             return job
-        try:
-            columns = ",".join(msgspec.json.decode(job.kept, type=list[str]))
-        except UNDECODABLE as error:
-            raise self.journal.damaged(error) from error
+        if self._columns(job) == self._named_columns or not (mine.kept or self._named_columns):
+            return job
+        columns = ",".join(self._columns(job))
         begun = f"--keep-columns {columns}" if columns else "no --keep-columns"
         raise ConfigError(f"{self._config.output} was begun with {begun}; give the same, or --restart")
 
+    def _columns(self, job: JobSpec) -> list[str]:
+        """Return the columns that ``job`` keeps. Raises JournalError."""
+        try:
+            return msgspec.json.decode(job.kept, type=list[str]) if job.kept else []
+        except UNDECODABLE as error:
+            raise self.journal.damaged(error) from error
+
     def _kept_columns(self) -> str:
         """Return ``JobSpec.kept``. Of files, only a manifest has columns."""
-        config = self._config
-        if config.slice or not (self._has_shards or config.recording):
+        if self._config.slice or not (self._has_shards or self._config.recording):
             return ""
-        options = {option.name for option in config.source_kind.options}
-        kept = str(config.source_option("keep_columns")) if "keep_columns" in options else ""
-        return msgspec.json.encode([name for name in kept.split(",") if name]).decode()
+        return msgspec.json.encode(self._named_columns).decode()
+
+    @property
+    def _named_columns(self) -> list[str]:
+        """The columns that --keep-columns names."""
+        config = self._config
+        if config.slice or all(option.name != "keep_columns" for option in config.source_kind.options):
+            return []
+        return [name for name in str(config.source_option("keep_columns")).split(",") if name]
 
     def config_of_job(self) -> Config:
         """Return the Config of this run, with what was settled when the job began."""
@@ -673,12 +683,20 @@ def _is_empty(output: str) -> bool:
 
 
 def check_mounted(output: str, began_ns: int) -> None:
-    """Raise DestinationError if DEST is empty, and another directory than that of a job which stored files.
+    """Raise DestinationError if DEST is not there, or not that of a job which stored files in it.
 
-    It is if it was last changed before the job began, at ``began_ns`` (0: that is not known): say, the
-    place of a mount, whose disk is not mounted. One that was emptied, copied, moved, or made anew has
-    changed since, whatever device and inode it has.
+    An empty one is another directory if it was last changed before the job began, at ``began_ns`` (0: that
+    is not known): say, the place of a mount, whose disk is not mounted. One that was emptied, copied,
+    moved, or made anew has changed since, whatever device and inode it has. A bucket is not looked at.
     """
+    if is_bucket(output):
+        return
+    if not os.path.lexists(output):
+        raise DestinationError(
+            f"{output} is not there, and this job has stored files in it: mount what they are on, or put "
+            "it back, then run the same command again (if they are lost, run "
+            f"`{shlex.join(['mkdir', '-p', output])}` first)"
+        )
     try:
         found = os.stat(output)
         if not began_ns or found.st_ctime_ns >= began_ns or not _is_empty(output):

@@ -531,6 +531,8 @@ def remarks(found: Verified) -> Iterator[str]:
             f"to have {what} written again, move their shard away with the files beside it, verify, and "
             "run the same command again"
         )
+    if any(what.endswith(REWRITTEN) for what in found.published.values()):
+        yield "with --existing keep or fail, move away first what the same command is to write again"
     if found.behind:
         yield "shards.json and sizes.json were not compared: a run writes them at its end"
     if found.unrecorded:

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psutil
 import pytest
 from harness import Job, environment
@@ -770,6 +771,39 @@ def test_destination_whose_disk_is_not_mounted(run_downloader: Run, tmp_path: Pa
         for path in place.iterdir():
             path.unlink()
         assert run_downloader(*check).returncode == 1
+
+
+@pytest.mark.parametrize("emptied", [False, True])
+def test_job_of_a_version_that_did_not_record_when_it_began(
+    emptied: bool, run_downloader: Run, tmp_path: Path
+) -> None:
+    """A DEST that was emptied before the first run of this version is the right one."""
+    dest, journal, aside = tmp_path / "d", tmp_path / "j", tmp_path / "aside"
+    with Server(files={"a": ok(b"A"), "b": ok(b"B")}) as server:
+        source = tmp_path / "list.txt"  # with one, no run looks whether DEST folds names, which changes it
+        source.write_text(f"{server.url}/get/a\n{server.url}/get/b\n")
+        argv = (source, "-o", dest, "--journal", journal)
+        assert run_downloader(*argv).returncode == 0
+        with open_home(journal / ".downloader") as home, contextlib.closing(Journal(home)) as begun:
+            job = begun.job()
+            assert job is not None
+            assert job.began_ns
+            begun.begin(msgspec.structs.replace(job, began_ns=0))
+        if emptied:
+            for path in dest.iterdir():
+                path.unlink()
+        else:
+            aside.mkdir()  # the place of a disk, which this DEST is on
+        assert run_downloader(*argv).returncode == 0
+        check = ("verify", dest, "--journal", journal)
+        if emptied:
+            assert run_downloader(*check).returncode == 1
+            assert run_downloader(*argv).returncode == 0
+            assert run_downloader(*check).returncode == 0
+        else:
+            with bound(aside, dest):
+                done = run_downloader(*check)
+                assert (done.returncode, "has been since before this job began" in done.stderr) == (4, True)
 
 
 def test_lost_disk_can_be_told_to_be_lost(run_downloader: Run, tmp_path: Path) -> None:

@@ -142,6 +142,31 @@ def test_large_files_are_compared_while_others_are_stored(
     assert [request.target for request in server.requests[before:]] == ["/first"]
 
 
+@pytest.mark.parametrize("store", ["files", "tar"])
+def test_large_files_are_removed_while_others_are_stored(
+    store: str, library: Path, server: Server, start: Start, dest: Path, tmp_path: Path
+) -> None:
+    """What has the wrong checksum, and what is replaced; to free their pages takes half a second each."""
+    dest.mkdir()
+    if store == "files":
+        (dest / "large").write_bytes(BODIES["moved"])
+    source = tmp_path / "list.csv"
+    wrong = hashlib.sha256().hexdigest()
+    rows = [f"{server.url}/moved,moved,{wrong}\n", *(f"{server.url}/{each},{each},\n" for each in SMALL)]
+    source.write_text("".join(["url,name,sha256\n", f"{server.url}/large,large,\n", *rows]))
+    argv = (source, "-o", dest, "--store", store, "--workers", 1, "--retries", 1, "--json")
+    job = start(*argv, env=slow(library, dest, RATE))
+    assert job.wait() == 1, job.err
+    report = json.loads(job.out)
+    assert (report["stored"], report["failed_by_error"]) == (len(SMALL) + 1, {"checksum-mismatch": 1}), (
+        report
+    )
+    if store == "files":
+        assert report["replaced"] == 1
+        assert (dest / "large").read_bytes() == BODIES["large"]
+        assert sorted(os.listdir(dest)) == sorted([".downloader", "large", *SMALL])
+
+
 @pytest.mark.parametrize("lane", ["auto", "requests"])
 def test_no_more_is_fetched_than_can_be_stored(
     lane: str, library: Path, start: Start, dest: Path, tmp_path: Path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import json
 import signal
 import subprocess
@@ -33,7 +34,13 @@ def test_kept_columns_of_a_manifest_stay_the_same(run_downloader: Run, tmp_path:
             done = run_downloader(*argv, "--keep-columns", other)
             assert (done.returncode, manifest.read_bytes()) == (2, before), done
             assert "was begun with --keep-columns c; give the same, or --restart" in done.stderr
+            done = run_downloader(*argv[:3], "--keep-columns", other)
+            assert (done.returncode, "was begun with --keep-columns c" in done.stderr) == (2, True), done
+        # What a run without a manifest lists has its values all the same: they are read again.
+        assert run_downloader(*argv[:3], "--limit", 6).returncode == 0
         assert run_downloader(*argv, "--keep-columns", "c").returncode == 0
+        with manifest.open(newline="") as file:
+            assert [row["c"] for row in csv.DictReader(file)] == [str(n) for n in range(8)]
         plain = (source, "-o", tmp_path / "plain", "--keep-columns")
         assert run_downloader(*plain, "c", "--limit", 4).returncode == 0
         assert run_downloader(*plain, "d").returncode == 0

@@ -147,7 +147,8 @@ def test_sample_that_is_removed_is_missed(digests: str, run_downloader: Run, tmp
         shard.write_bytes(content[:start] + content[stop:])
         found = run_downloader("verify", dest)
         named = "damaged: 00000.tar: changed since it was published; the same command writes it again"
-        assert found.stdout.splitlines()[-2:] == [named, "0 of 7 files agree with the journal"]
+        remark = "with --existing keep or fail, move away first what the same command is to write again"
+        assert found.stdout.splitlines()[-3:] == [named, "0 of 7 files agree with the journal", remark]
         assert "damaged: same.dat" in found.stdout.splitlines()
         # A text beside a content, and its metadata.
         for key, other in (("a1", b"text of a1"), ("b2", b'"e\\"')):
@@ -260,6 +261,37 @@ def test_index_that_a_run_could_not_write(existing: str, run_downloader: Run, tm
         assert (dest / "sizes.json").read_bytes() == b'{"mine":1}'
         assert run_downloader(*argv).returncode == 1
         assert verify(str(dest), quiet=True).exit_code == 0
+
+
+@pytest.mark.parametrize("what", ["file", "directory"])
+@pytest.mark.parametrize("name", ["shards.json", "sizes.json"])
+def test_complete_job_whose_index_gives_way_to_one_of_the_user(
+    name: str, what: str, run_downloader: Run, tmp_path: Path
+) -> None:
+    """A run must write it, and may not: ``status`` says so at once, not after a ``verify``."""
+    dest = tmp_path / "dest"
+    with Server(files={f"{n}.dat": ok(b"%d" % n) for n in range(5)}) as server:
+        argv = (server.url, "-o", dest, "--shard-files", 2, "--store", "tar", "--json")
+        assert run_downloader(*argv).returncode == 0
+        assert run_downloader("status", dest).returncode == 0
+        (dest / name).rename(tmp_path / name)
+        if what == "file":
+            as_mine(dest / name)
+        else:
+            (dest / name).mkdir()
+        for existing in ("keep", "fail"):
+            done = run_downloader(*argv, "--existing", existing)
+            assert (done.returncode, json.loads(done.stdout)["complete"]) == (4, False), done
+            assert run_downloader("status", dest).returncode == 4
+        found = run_downloader("verify", dest)
+        assert (found.returncode, "with --existing keep or fail, move away first" in found.stdout) == (
+            1,
+            True,
+        )
+        (dest / name).rename(tmp_path / "moved away")
+        assert run_downloader(*argv, "--existing", "keep").returncode == 0
+        assert run_downloader("status", dest).returncode == 0
+        assert run_downloader("verify", dest).returncode == 0
 
 
 def recorded_shards(dest: Path) -> int:

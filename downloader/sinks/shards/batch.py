@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import posix
 from time import time
 from typing import Protocol
 
@@ -17,6 +16,7 @@ from downloader.core.shard_keys import UNKNOWN, extension_of
 from downloader.errors import failure_kind
 from downloader.files.directory import Directory
 from downloader.messages import DUPLICATE, Item, Lease, ResponseInfo
+from downloader.process.long_work import close_file
 from downloader.sinks.failing import content_error, shard_error
 from downloader.sinks.shards.files import SealedShard, part_path, seal
 from downloader.sinks.shards.jobs import FailedItem, ShardJob
@@ -139,7 +139,7 @@ class SampleWriter:
             self._batch.part.free(self._room)
             self._room = None
         if self._file >= 0:
-            posix.close(self._file)
+            close_file(self._file, self.size)
             self._file = -1
 
 

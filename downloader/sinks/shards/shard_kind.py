@@ -175,6 +175,7 @@ class ShardKind:
         indexed = Indexed(home, Path(home) if config.is_bucket else Path(config.output))
         if indexed.has(len(shards)):
             return 0
+        indexed.renew()  # until they are written: what has their names may be somebody else's, and stay
         replaced = write_indexes(
             config.output,
             home,

@@ -50,6 +50,15 @@ KNOWN = (
         120,
     ),
     Mutant(
+        "large file closed in the hub",
+        "a body of 2 GB that is refused, copied or replaced: nothing else is stored while it is freed",
+        "close_file",
+        "size <= PIECE",
+        "True",
+        (f"{DISK}test_large_files_are_removed_while_others_are_stored[files]", COPIED),
+        120,
+    ),
+    Mutant(
         "more fetched than stored",
         "large files are fetched into temporary files as long as there are any, until none can be opened",
         "PipelinedClient._store",

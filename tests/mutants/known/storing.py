@@ -59,7 +59,7 @@ KNOWN = (
         "columns of a manifest change in the middle of a job",
         "rows of before have an empty column where the list has values, and nothing says so",
         "Destination._kept_columns",
-        "self._has_shards or config.recording",
+        "self._has_shards or self._config.recording",
         "self._has_shards",
         ("tests/integration/test_job_begun.py::test_kept_columns_of_a_manifest_stay_the_same",),
     ),
@@ -78,6 +78,33 @@ KNOWN = (
         "found.st_ctime_ns >= began_ns",
         "True",
         (f"{SYSTEMS}test_destination_whose_disk_is_not_mounted[files]",),
+    ),
+    Mutant(
+        "a run that writes no manifest takes other columns",
+        "a later manifest has a column more, and no values where the list has some",
+        "Destination._check_kept",
+        "not (mine.kept or self._named_columns)",
+        "not mine.kept",
+        ("tests/integration/test_job_begun.py::test_kept_columns_of_a_manifest_stay_the_same",),
+    ),
+    Mutant(
+        "a job of an earlier version begins with this run",
+        "a DEST that the user has emptied is taken for a mount point, until it is touched",
+        "Destination._check_output",
+        "not began_ns and not _is_empty(self._config.local_output)",
+        "not began_ns",
+        (f"{SYSTEMS}test_job_of_a_version_that_did_not_record_when_it_began[True]",),
+    ),
+    Mutant(
+        "an index that could not be written counts as written",
+        "a run ends with 4 since shards.json is the user's, and status calls the job complete",
+        "ShardKind.complete",
+        "indexed.renew()",
+        "",
+        (
+            "tests/integration/test_shard_verify.py::"
+            "test_complete_job_whose_index_gives_way_to_one_of_the_user[shards.json-file]",
+        ),
     ),
     Mutant(
         "only the exact .downloader is reserved",
