@@ -33,10 +33,11 @@ from downloader.errors import ConfigError, DestinationError, DownloaderError, So
 from downloader.messages import Tally
 from downloader.process.watching import stalled_text
 from downloader.reporting.progress import Progress, Totals
-from downloader.storage.destination import check_mounted, clock_of, foreign_before, make_directory
+from downloader.storage.homes import make_directory
 from downloader.storage.lock import locked_destination
 from downloader.storage.name_key import key_digest
 from downloader.storage.name_probes import colon_of
+from downloader.storage.places import check_mounted, clock_of, foreign_before
 
 __all__ = ["run_cluster"]
 

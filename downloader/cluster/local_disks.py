@@ -20,7 +20,8 @@ from downloader.config.options import OutputOptions
 from downloader.core.file_errors import advice
 from downloader.errors import UNDECODABLE, DestinationError
 from downloader.files.directory import UnsafeFile, open_home
-from downloader.storage.destination import foreign_before, home_of, make_home
+from downloader.storage.homes import home_of, make_home
+from downloader.storage.places import foreign_before
 
 __all__ = [
     "Disk",

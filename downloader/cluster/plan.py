@@ -34,7 +34,7 @@ from downloader.core.item_states import OWNED, UNOWNED, Claim
 from downloader.core.naming import COLON, is_keyed
 from downloader.core.slices import plan_digest
 from downloader.errors import UNDECODABLE, ConfigError, JournalError
-from downloader.files.directory import Entry
+from downloader.files.directory import HOME, Entry
 from downloader.messages import Failure, Item
 from downloader.reporting.manifest_rows import RowsMade
 from downloader.reporting.record import Report
@@ -42,7 +42,7 @@ from downloader.sinks.shards.staging import StagedShard
 from downloader.sinks.shards.stats import IS_OURS
 from downloader.sources.registry import source_kind
 from downloader.sources.slice_file import read_items
-from downloader.storage.destination import HOME, PLAN
+from downloader.storage.homes import PLAN
 from downloader.storage.name_key import KEY_NAME, wrong_key
 
 __all__ = ["Done", "FailedItem", "Head", "Plan", "PlanDirectory", "digest_of"]

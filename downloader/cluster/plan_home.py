@@ -12,8 +12,8 @@ from downloader.config.config import Config
 from downloader.core.bucket_access import BucketAccess
 from downloader.core.bucket_place import is_bucket
 from downloader.errors import ConfigError
-from downloader.files.directory import open_home
-from downloader.storage.destination import HOME, PLAN, begun_here, forget, home_of, make_home
+from downloader.files.directory import HOME, open_home
+from downloader.storage.homes import PLAN, begun_here, forget, home_of, make_home
 from downloader.storage.journal import NAME as JOURNAL
 from downloader.storage.lock import is_locked, lock
 from downloader.storage.name_key import KEY_BYTES, KEY_NAME, name_key, wrong_key

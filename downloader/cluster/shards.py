@@ -41,7 +41,7 @@ from downloader.sinks.shards.staging import (
 )
 from downloader.sinks.shards.staging_bucket import StagingBucket
 from downloader.sinks.shards.stats import FileStats, stats_name
-from downloader.storage.destination import home_of
+from downloader.storage.homes import home_of
 from downloader.storage.journal import Journal
 
 __all__ = [

@@ -32,7 +32,7 @@ from downloader.process.standard_streams import outlive_stderr
 from downloader.reporting.manifest_rows import RowsMade
 from downloader.reporting.record import Report
 from downloader.sinks.shards.staging import StagedShard
-from downloader.storage.destination import home_of
+from downloader.storage.homes import home_of
 from downloader.storage.journal import Journal
 
 __all__ = ["Pulse", "SliceJob", "SliceResult", "encode_order", "main"]

@@ -15,7 +15,7 @@ from downloader.reporting.manifest import JournalRows
 from downloader.reporting.manifest_formats import Row
 from downloader.reporting.manifest_rows import RowsMade, write_rows
 from downloader.sources.slice_file import read_items
-from downloader.storage.destination import home_of
+from downloader.storage.homes import home_of
 from downloader.storage.journal import Journal
 from downloader.storage.known_records import KnownRecords
 

@@ -17,7 +17,7 @@ from downloader.files.directory import open_home
 from downloader.messages import Tally
 from downloader.sinks.registry import sink_kind
 from downloader.sinks.sink import Compares
-from downloader.storage.destination import home_of
+from downloader.storage.homes import home_of
 from downloader.storage.verify import Status
 
 __all__ = ["Running", "cluster_status", "write_running"]

@@ -36,9 +36,10 @@ from downloader.sinks.shards.stats import FileStats
 from downloader.sinks.sink import Written
 from downloader.sinks.stored import is_inside, place
 from downloader.sinks.taken_names import NameTaken
-from downloader.storage.destination import check_mounted, home_of
+from downloader.storage.homes import home_of
 from downloader.storage.name_key import key_digest
 from downloader.storage.name_owners import CHUNK, damaged_at, is_left
+from downloader.storage.places import check_mounted
 from downloader.storage.verify import HeldRoot, Verified
 
 __all__ = ["Damage", "verify_cluster", "write_down"]

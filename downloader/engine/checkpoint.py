@@ -53,7 +53,7 @@ class Checkpoint:
                 left = set(outcome.lease.only)
                 self._record(outcome, lease, tuple(index for index in lease.only if index not in left))
             elif outcome.marks:
-                self._destination.keep({outcome.seq: outcome.marks})
+                self._destination.ledgers.keep({outcome.seq: outcome.marks})
             if isinstance(outcome, Narrowed):
                 self._book.narrow(worker, outcome.lease)
             else:

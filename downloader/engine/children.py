@@ -41,7 +41,7 @@ def worker_main(
 
         setup = worker.Setup(
             number,
-            destination.ledger(number),
+            destination.ledgers.path(number),
             rules,
             reached,
             counts,

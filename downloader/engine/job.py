@@ -29,7 +29,8 @@ from downloader.process import isolation, preflight
 from downloader.reporting import report as reports
 from downloader.reporting.progress import Progress
 from downloader.reporting.record import Report
-from downloader.storage.destination import Destination, has_journal
+from downloader.storage.destination import Destination
+from downloader.storage.homes import has_journal
 from downloader.storage.journal import Journal
 
 __all__ = ["Finished", "run_job"]

@@ -410,7 +410,7 @@ class Supervisor:
 
         Returns whether the worker died with files in flight.
         """
-        found = self._destination.inherit(number, self._book.held_by(number))
+        found = self._destination.ledgers.inherit(number, self._book.held_by(number))
         for seq, index in self._book.died(number, found):
             self._progress.log(
                 "warning", f"item {index} of batch {seq} killed {DEATHS_TO_POISON} workers; set aside"
@@ -493,7 +493,7 @@ class Supervisor:
         """Count what was stored of the batches whose workers did not live to report it."""
         try:
             left = [*self._forgotten, *self._book.forget_waiting(), *self._book.held()]
-            self.result.tally += self._destination.unreported(left)
+            self.result.tally += self._destination.ledgers.unreported(left)
         except DownloaderError as error:
             self.result.stop = self.result.stop or error
 

@@ -22,7 +22,7 @@ from downloader.files.database import connect, translated
 from downloader.files.directory import Directory, open_home
 from downloader.messages import DUPLICATE, Item, Page
 from downloader.process.long_work import Pauses
-from downloader.storage.destination import home_of
+from downloader.storage.homes import home_of
 from downloader.storage.journal import Journal
 
 __all__ = ["Duplicates", "follow_journal", "open_duplicates"]

@@ -46,7 +46,7 @@ from downloader.process.long_work import give_way, work_alone
 from downloader.sources.registry import source_kind
 from downloader.sources.slice_file import SliceLister
 from downloader.sources.source import ChecksFiles, Closes, DeclaresColumns, Fetch, Lister
-from downloader.storage.destination import home_of
+from downloader.storage.homes import home_of
 from downloader.storage.known_names import Known
 from downloader.storage.known_names import exists as is_read_again
 from downloader.storage.name_owners import file_before, is_left_as

@@ -31,23 +31,17 @@ from downloader.sinks.shards.kept import kept_samples
 from downloader.sinks.shards.stats import STATS_SUFFIX
 from downloader.sinks.sink import REWRITTEN, SUPERSEDED, Compares, Comparison, Inspect, Written
 from downloader.sinks.stored import is_inside, open_root, place
-from downloader.storage.destination import (
-    check_mounted,
-    collect_ledgers,
-    home_of,
-    leads_to,
-    ledgers,
-    moved,
-    temporary_prefix,
-)
+from downloader.storage.homes import home_of
 from downloader.storage.journal import NAME as JOURNAL
 from downloader.storage.journal import BatchRow, JobSpec, Journal
 from downloader.storage.known_names import has_keyed
 from downloader.storage.ledger import read as read_ledger
 from downloader.storage.ledger import read_merged
+from downloader.storage.left_ledgers import collect_ledgers, left_ledgers, temporary_prefix
 from downloader.storage.lock import is_locked, lock
 from downloader.storage.name_key import check_key, key_path, read_key
 from downloader.storage.name_owners import CHUNK, damaged_at, is_left, settle_damaged
+from downloader.storage.places import check_mounted, leads_to, moved
 
 __all__ = ["HeldRoot", "Status", "Verified", "remarks", "status", "verify"]
 
@@ -171,7 +165,7 @@ def _in_ledgers(home: Directory, journal: Journal) -> dict[int, tuple[int, int]]
     """Return how many files, and bytes, of open batches are published in the ledgers only, by batch."""
     found = {}
     known: dict[int, bytes] = {}
-    for path in ledgers(home):
+    for path in left_ledgers(home):
         for seq, marks in read_ledger(path):
             if journal.is_open(seq):
                 known[seq] = core_marks.merge(known.get(seq, b""), marks.packed(), marks.count)
@@ -262,7 +256,8 @@ def _verify_with(place: _Place, root: str, home: Directory, quiet: bool, *, read
                 prefix = temporary_prefix(home) if apart else ""
                 undo = undoer(job.store, Path(output), job.layout, prefix)
                 collect_ledgers(home, journal, check, undo)
-            return _verify(journal, place, held, home, quiet, _merged(ledgers(home)) if read_only else None)
+            left = _merged(left_ledgers(home)) if read_only else None
+            return _verify(journal, place, held, home, quiet, left)
 
 
 def _merged(paths: list[Entry]) -> dict[int, bytes]:

@@ -22,7 +22,7 @@ from downloader.core.words import Existing
 from downloader.messages import Item
 from downloader.sinks.shards.options import shard_options
 from downloader.sources.slice_file import write_items
-from downloader.storage.destination import foreign_before
+from downloader.storage.places import foreign_before
 
 __all__ = ["ShardPlan", "environ", "run_attempt"]
 

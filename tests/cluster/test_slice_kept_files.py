@@ -19,7 +19,7 @@ from test_slice_shards import until, verify
 from downloader.core.item_states import published
 from downloader.core.words import Existing
 from downloader.messages import Tally
-from downloader.storage.destination import foreign_before
+from downloader.storage.places import foreign_before
 
 EDITED = "mine, edited"
 

@@ -129,7 +129,7 @@ KNOWN = (
     Mutant(
         "other kept columns in the middle of a job",
         "two schemas in one dataset",
-        "Destination._check_kept",
+        "JobAgreement._check_kept",
         "self._columns(job) == self._named_columns or not (mine.kept or self._named_columns)",
         "True",
         (f"{MEMBERS}test_kept_columns_of_a_job_cannot_change[parquet]",),
