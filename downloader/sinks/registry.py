@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
 from downloader.config.config import Config
 from downloader.config.sink_kinds import SINK_KINDS
 from downloader.core.ownership import Rules
-from downloader.sinks.sink import Sink, SinkKind, Undo, Undoes, Verify
+from downloader.files.directory import Directory
+from downloader.sinks.sink import Sink, SinkKind, Stages, Undo, Undoes, Verify
 
-__all__ = ["open_sink", "sink_kind", "undoer", "verifier"]
+__all__ = ["distrust", "forget_staged", "open_sink", "sink_kind", "staged_in", "undoer", "verifier"]
 
 
 def sink_kind(store: str) -> SinkKind:
@@ -33,3 +35,26 @@ def undoer(store: str, root: Path, identity: str, prefix: str) -> Undo | None:
     """Return what undoes replacements under ``root`` (``Undoes``); None if files are not replaced so."""
     kind = sink_kind(store)
     return kind.undoer(root, identity, prefix) if isinstance(kind, Undoes) else None
+
+
+def staged_in(store: str, home: Directory) -> Callable[[int], tuple[int, int]]:
+    """Return what counts the items of a shard that are kept in ``home``, and their bytes (``Stages``)."""
+
+    def count(shard: int) -> tuple[int, int]:
+        kind = sink_kind(store)  # not before: its package may not be installed any more
+        return kind.staged(home, shard) if isinstance(kind, Stages) else (0, 0)
+
+    return count
+
+
+def distrust(store: str, home: Directory) -> None:
+    """See ``Stages``; do nothing for other kinds."""
+    if isinstance(kind := sink_kind(store), Stages):
+        kind.distrust(home)
+
+
+def forget_staged(home: Directory) -> None:
+    """Remove what jobs of every kind have left in ``home`` (``Stages``). Raises ConfigError, OSError."""
+    for kind in SINK_KINDS:
+        if isinstance(kind, Stages):
+            kind.forget(home)

@@ -354,6 +354,20 @@ class Compares(Protocol):
         """Return whether what describes all ``shards``, their number, is written, as far as is known."""
 
 
+@runtime_checkable
+class Stages(Protocol):
+    """What a ``SinkKind`` may have as well, if the home keeps items until their shard is published."""
+
+    def staged(self, home: Directory, shard: int) -> tuple[int, int]:
+        """Return how many items of ``shard`` are kept there, and their bytes. Raises UnsafeFile."""
+
+    def distrust(self, home: Directory) -> None:
+        """Forget what is noted there of files in DEST: the machine went down, and may have lost some."""
+
+    def forget(self, home: Directory) -> None:
+        """Remove everything that any job of the kind has there. Raises OSError."""
+
+
 Locate = Callable[[Sequence[Written], Sequence[str]], list[tuple[str, str]]]
 """Return the shard and the key there of each of these items of one batch, "" for what is not known.
 

@@ -17,8 +17,7 @@ from downloader.core.ownership import Rules
 from downloader.errors import ConfigError, DestinationError, DownloaderError, JournalError
 from downloader.files.directory import Entry, MissingHome, is_at
 from downloader.messages import Tally
-from downloader.sinks.registry import undoer, verifier
-from downloader.sinks.shards.files import INDEXED
+from downloader.sinks.registry import distrust, staged_in, undoer, verifier
 from downloader.sources.registry import source_kind
 from downloader.storage import known_names as known
 from downloader.storage import known_records, record_spool
@@ -116,8 +115,7 @@ class Destination:
         boot, before = boot_id(), self.journal.running
         self.cut_off = bool(before and boot and before != boot)
         if self.cut_off:
-            # The journal may have lost shards, which are then published again, with other bytes.
-            (self.home / INDEXED).unlink(missing_ok=True)
+            distrust(config.store, self.home)
         agreement = JobAgreement(config, self.home, self.journal, self._now, self._check_begin)
         job, self.resumed = agreement.agree(cut_off=self.cut_off)
         self.job, self.name_key = agreement.agree_on_key(job)
@@ -126,7 +124,9 @@ class Destination:
             *(config.store, Path(config.local_output), config.sink_kind.identity(config), self._prefix)
         )
         verify = verifier(config.store, Path(config.local_output), config.sink_kind.identity(config))
-        self.ledgers = WorkerLedgers(self.home, self.journal, verify, undo, self.sync)
+        self.ledgers = WorkerLedgers(
+            self.home, self.journal, verify, undo, staged_in(config.store, self.home), self.sync
+        )
         collect_ledgers(self.home, self.journal, verify, undo)
         self.complete_since = "" if config.relist else self.journal.complete_since
         self.reserved = Reserved() if has_shards(self._config) else reserved_names(config)

@@ -17,7 +17,7 @@ from downloader.config.options import OutputOptions
 from downloader.core.file_errors import advice
 from downloader.errors import ConfigError, DestinationError
 from downloader.files.directory import HOME, Directory, open_home
-from downloader.sinks.shards.files import forget as forget_shards
+from downloader.sinks.registry import forget_staged
 from downloader.storage.journal import NAME as JOURNAL
 from downloader.storage.journal import Journal
 
@@ -106,8 +106,8 @@ def forget(home: Directory) -> None:
 
     Also that of a job over many machines: `status` and `verify` would look at that.
     """
+    forget_staged(home)
     (home / PLAN).remove_tree()
     for entry in home.entries("(journal.sqlite|ledger-|known.sqlite|names.sqlite|records-).*"):
         entry.remove_tree()  # whatever it is
-    forget_shards(home)
     home.sync()

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from downloader.core import item_states
 from downloader.files.directory import Directory, Entry
 from downloader.messages import Lease, Tally
-from downloader.sinks.shards.kept import kept_samples
 from downloader.sinks.sink import Undo, Verify, Written
 from downloader.storage.journal import Journal
 from downloader.storage.ledger import read_merged
@@ -23,16 +22,24 @@ _Left = dict[int, tuple[bytes, list[int]]]
 class WorkerLedgers:
     """The ledgers of the workers of a run.
 
-    ``sync``: called before what a dead worker has stored counts as stored. ``undo``: see ``SinkForm``.
+    ``undo``: see ``sinks.sink.Undoes``. ``staged``: see ``sinks.registry.staged_in``. ``sync``: called
+    before what a dead worker has stored counts as stored.
     """
 
     def __init__(
-        self, home: Directory, journal: Journal, verify: Verify, undo: Undo | None, sync: Callable[[], None]
+        self,
+        home: Directory,
+        journal: Journal,
+        verify: Verify,
+        undo: Undo | None,
+        staged: Callable[[int], tuple[int, int]],
+        sync: Callable[[], None],
     ) -> None:
         self._home = home
         self._journal = journal
         self._verify = verify
         self._undo = undo
+        self._staged = staged
         self._sync = sync
 
     def path(self, number: int) -> Entry:
@@ -74,7 +81,7 @@ class WorkerLedgers:
         found = Tally()
         for lease in leases:
             if lease.shards:
-                count, size = kept_samples(self._home, lease.shards[-1]) if not lease.only else (0, 0)
+                count, size = self._staged(lease.shards[-1]) if not lease.only else (0, 0)
                 known = [mark.size for mark in item_states.written(lease.earlier)]
                 skipped = min(len(known), count)
                 found += Tally(count - skipped, skipped, bytes=max(size - sum(known), 0))

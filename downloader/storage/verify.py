@@ -25,10 +25,7 @@ from downloader.core.units import show_count
 from downloader.errors import UNDECODABLE, ConfigError, DestinationError, JournalError
 from downloader.files.directory import Directory, Entry, check_owner, open_home
 from downloader.messages import Failure, Tally
-from downloader.sinks.registry import sink_kind, undoer, verifier
-from downloader.sinks.shards.files import SHARDS
-from downloader.sinks.shards.kept import kept_samples
-from downloader.sinks.shards.stats import STATS_SUFFIX
+from downloader.sinks.registry import sink_kind, staged_in, undoer, verifier
 from downloader.sinks.sink import REWRITTEN, SUPERSEDED, Compares, Comparison, Inspect, Written
 from downloader.sinks.stored import is_inside, open_root, place
 from downloader.storage.homes import home_of
@@ -108,7 +105,7 @@ def status(root: str) -> Status:
     """
     with _opened(root) as home, contextlib.closing(_readable(home)) as journal:
         job = _job(journal)
-        tally = journal.tally(open_too=True) + _unrecorded(home, journal)
+        tally = journal.tally(open_too=True) + _unrecorded(home, journal, job.store)
         listed = journal.position()[2]
         pending = listed - tally.stored - tally.failed
         return Status(
@@ -145,19 +142,19 @@ def _readable(home: Directory) -> Journal:
         return Journal(home, read_only=True, alone=True)
 
 
-def _unrecorded(home: Directory, journal: Journal) -> Tally:
+def _unrecorded(home: Directory, journal: Journal, store: str) -> Tally:
     """Return the files of open batches that are stored, and that the journal does not have yet.
 
     They are published and in a ledger, or samples of a shard that is not published.
     """
     found = _in_ledgers(home, journal)
-    if (home / SHARDS).is_directory():
-        for row in journal.unsettled():
-            if numbers := journal.shards.of(row.seq):
-                kept = kept_samples(home, numbers[-1])
-                known = core_marks.summed(row.marks)
-                more = kept[0] - known[0], kept[1] - known[1]
-                found[row.seq] = max(more, found.get(row.seq, (0, 0)))
+    staged = staged_in(store, home)
+    for row in journal.unsettled():
+        if numbers := journal.shards.of(row.seq):
+            kept = staged(numbers[-1])
+            known = core_marks.summed(row.marks)
+            more = kept[0] - known[0], kept[1] - known[1]
+            found[row.seq] = max(more, found.get(row.seq, (0, 0)))
     return Tally(stored=sum(n for n, _ in found.values()), bytes=sum(size for _, size in found.values()))
 
 
@@ -520,11 +517,9 @@ def remarks(found: Verified) -> Iterator[str]:
         yield doubtful_text(found.doubtful)
     left = [name for name, what in found.published.items() if not what.endswith((REWRITTEN, SUPERSEDED))]
     if left:
-        stats = sum(name.endswith(STATS_SUFFIX) for name in left)
-        what = "rows" if not stats else "stats" if stats == len(left) else "rows and stats"
         yield (
-            f"to have {what} written again, move their shard away with the files beside it, verify, and "
-            "run the same command again"
+            "to have files beside a shard written again, move the shard away with the files beside it, "
+            "verify, and run the same command again"
         )
     if any(what.endswith(REWRITTEN) for what in found.published.values()):
         yield "with --existing keep or fail, move away first what the same command is to write again"

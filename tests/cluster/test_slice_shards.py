@@ -319,7 +319,10 @@ def test_what_is_beside_the_shards_of_slices_is_named_until_it_is_right(tmp_path
         stats = plan.dest / "00001_stats.json"
         stats.write_bytes(stats.read_bytes()[:-1])
         said = run("verify", plan.dest)
-        assert (said.returncode, "to have stats written again, move" in said.stdout) == (1, True)
+        assert (said.returncode, "to have files beside a shard written" in said.stdout) == (
+            1,
+            True,
+        )
         assert named(plan.dest) == [["00001_stats.json"]] * 2
 
 

@@ -183,13 +183,13 @@ def test_files_beside_shards_are_named_and_can_be_had_again(run_downloader: Run,
             "damaged: shards.json: does not agree with the shards; the same command writes it again",
             "7 of 7 files agree with the journal",
         ]
-        assert "move their shard away with the files beside it" in found.stdout
+        assert "move the shard away with the files beside it" in found.stdout
         for name in ("00000.parquet", "00001_stats.json", "shards.json"):
             flip(dest / name, 80)
         for name in ("00001_stats.json", "shards.json"):
             flip(dest / name, 80)
         found = run_downloader("verify", dest)
-        assert (found.returncode, "move their shard away" in found.stdout) == (1, False)
+        assert (found.returncode, "move the shard away" in found.stdout) == (1, False)
         assert run_downloader(*argv).returncode == 1
         assert run_downloader("verify", dest).returncode == 0
         for shard in ("00000", "00001"):

@@ -248,6 +248,24 @@ class ShardKind:
 
         return not shards or not Indexed(home, Path(home)).is_due(shards)
 
+    def staged(self, home: Directory, shard: int) -> tuple[int, int]:
+        """See ``sinks.sink.Stages``."""
+        from downloader.sinks.shards.kept import kept_samples
+
+        return kept_samples(home, shard)
+
+    def distrust(self, home: Directory) -> None:
+        """See ``sinks.sink.Stages``. What the journal has lost is published again, with other bytes."""
+        from downloader.sinks.shards.files import INDEXED
+
+        (home / INDEXED).unlink(missing_ok=True)
+
+    def forget(self, home: Directory) -> None:
+        """See ``sinks.sink.Stages``."""
+        from downloader.sinks.shards.files import forget
+
+        forget(home)
+
     def _inspector(self, root: Path, identity: str) -> ShardInspector:
         import msgspec
 
