@@ -18,7 +18,7 @@ from downloader.cluster.local_disks import gone, is_local, lost_text, write_down
 from downloader.cluster.plan import Done, Plan, digest_of
 from downloader.cluster.plan_home import PlanHome, forget_all, plan_home
 from downloader.cluster.results import write_results
-from downloader.cluster.shards import align_to_shards, check_bucket
+from downloader.cluster.shards import align_to_shards
 from downloader.cluster.slicer_process import SlicerProcess
 from downloader.cluster.status import write_running
 from downloader.cluster.task import Outcome, PlanAt, SliceTask
@@ -33,6 +33,7 @@ from downloader.errors import ConfigError, DestinationError, DownloaderError, So
 from downloader.messages import Tally
 from downloader.process.watching import stalled_text
 from downloader.reporting.progress import Progress, Totals
+from downloader.sinks.registry import check_place
 from downloader.storage.homes import make_directory
 from downloader.storage.lock import locked_destination
 from downloader.storage.name_key import key_digest
@@ -67,7 +68,7 @@ def run_cluster(config: Config) -> Finished:
             )
         if found is not None and not config.restart and home.directory.has_stored():
             check_mounted(config.output, found.began_ns)
-        check_bucket(config)
+        check_place(config)
         if config.restart or found is None:
             config.sink_kind.check_begin(config)
             if not config.reads_stdin:  # of which the process that cuts slices needs all

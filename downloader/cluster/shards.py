@@ -49,7 +49,6 @@ __all__ = [
     "FreeNumbers",
     "NodeShards",
     "align_to_shards",
-    "check_bucket",
     "has_shards",
     "keys_of",
     "shards_of_slice",
@@ -80,13 +79,6 @@ def local_home(config: OutputOptions) -> str:
     open_home(Path(own_temporary()), create=True, option="TMPDIR").close()
     with open_home(home_of(journal_beside_bucket(config)), create=True, option="TMPDIR") as home:
         return os.fspath(home)
-
-
-def check_bucket(config: Config) -> None:
-    """Raise ConfigError or DestinationError where DEST is a bucket that cannot be used from here."""
-    staging = staging_of(config) if config.is_bucket else None
-    if isinstance(staging, StagingBucket):
-        staging.check()
 
 
 def staging_of(config: Config) -> Staging:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from itertools import islice
 from time import monotonic
@@ -29,6 +28,7 @@ from downloader.process import isolation, preflight
 from downloader.reporting import report as reports
 from downloader.reporting.progress import Progress
 from downloader.reporting.record import Report
+from downloader.sinks.registry import check_place
 from downloader.storage.destination import Destination
 from downloader.storage.homes import has_journal
 from downloader.storage.journal import Journal
@@ -79,7 +79,7 @@ def run_job(
         preflight.probe(config.local_output)
     began = monotonic()
     # Before anything is written or forgotten: a run that ends with 2 has changed nothing.
-    _check_bucket(config)
+    check_place(config)
     if not config.slice:
         check_source(config, begun=has_journal(config) and not (config.restart or config.relist))
     destination = Destination(config)
@@ -126,18 +126,6 @@ def run_job(
 def _shards_text(shards: list[int], text: str) -> str:
     more = f" and {len(shards) - 1:,} more" if len(shards) > 1 else ""
     return f"shard {shards[0]:05d}{more}: {text}"
-
-
-def _check_bucket(config: Config) -> None:
-    """Raise ConfigError if DEST is a bucket that is not there, or that refuses our credentials.
-
-    Else this would be found when the first shard is full.
-    """
-    if config.is_bucket and not config.slice:
-        from downloader.sinks.shards.staging_bucket import StagingBucket
-
-        with tempfile.TemporaryDirectory(prefix="downloader-") as home:  # there may be no journal yet
-            StagingBucket(config.output, home, config.bucket_access, config.stall_timeout).check()
 
 
 def _faulty_lines(config: Config, journal: Journal) -> Iterator[str]:

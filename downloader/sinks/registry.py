@@ -10,9 +10,18 @@ from downloader.config.config import Config
 from downloader.config.sink_kinds import SINK_KINDS
 from downloader.core.ownership import Rules
 from downloader.files.directory import Directory
-from downloader.sinks.sink import Sink, SinkKind, Stages, Undo, Undoes, Verify
+from downloader.sinks.sink import ChecksPlace, Sink, SinkKind, Stages, Undo, Undoes, Verify
 
-__all__ = ["distrust", "forget_staged", "open_sink", "sink_kind", "staged_in", "undoer", "verifier"]
+__all__ = [
+    "check_place",
+    "distrust",
+    "forget_staged",
+    "open_sink",
+    "sink_kind",
+    "staged_in",
+    "undoer",
+    "verifier",
+]
 
 
 def sink_kind(store: str) -> SinkKind:
@@ -35,6 +44,12 @@ def undoer(store: str, root: Path, identity: str, prefix: str) -> Undo | None:
     """Return what undoes replacements under ``root`` (``Undoes``); None if files are not replaced so."""
     kind = sink_kind(store)
     return kind.undoer(root, identity, prefix) if isinstance(kind, Undoes) else None
+
+
+def check_place(config: Config) -> None:
+    """See ``ChecksPlace``; do nothing for other kinds, and for a slice: the driver has done it."""
+    if not config.slice and isinstance(kind := config.sink_kind, ChecksPlace):
+        kind.check_place(config)
 
 
 def staged_in(store: str, home: Directory) -> Callable[[int], tuple[int, int]]:

@@ -355,6 +355,14 @@ class Compares(Protocol):
 
 
 @runtime_checkable
+class ChecksPlace(Protocol):
+    """What a ``SinkKind`` may have as well, if DEST may be a place that is not there, or refuses us."""
+
+    def check_place(self, config: Config) -> None:
+        """Raise ConfigError then, DestinationError if it is down. Else the first shard would find that."""
+
+
+@runtime_checkable
 class Stages(Protocol):
     """What a ``SinkKind`` may have as well, if the home keeps items until their shard is published."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from pathlib import Path
@@ -20,13 +21,14 @@ from downloader.sinks.shards.options import (
 )
 
 if TYPE_CHECKING:  # the command line loads every kind, for its help
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from downloader.config.config import Config
     from downloader.core.bucket_access import BucketAccess
     from downloader.core.ownership import Rules
     from downloader.files.directory import Directory
     from downloader.sinks.shards.inspecting import ShardInspector
+    from downloader.sinks.shards.staging_bucket import StagingBucket
     from downloader.sinks.sink import Comparison, Describe, Inspect, Locate, Sink
 
 __all__ = ["ShardKind"]
@@ -248,6 +250,12 @@ class ShardKind:
 
         return not shards or not Indexed(home, Path(home)).is_due(shards)
 
+    def check_place(self, config: Config) -> None:
+        """See ``sinks.sink.ChecksPlace``: that of a bucket."""
+        if config.is_bucket:
+            with _staging_bucket(config) as bucket:
+                bucket.check()
+
     def staged(self, home: Directory, shard: int) -> tuple[int, int]:
         """See ``sinks.sink.Stages``."""
         from downloader.sinks.shards.kept import kept_samples
@@ -284,7 +292,13 @@ def _dataset_in(directory: str) -> str:
 
 def _dataset_in_bucket(config: Config) -> str:
     """Return a name in the bucket that an object of a dataset may have, "" if there is none."""
+    with _staging_bucket(config) as bucket:
+        return bucket.dataset()
+
+
+@contextlib.contextmanager
+def _staging_bucket(config: Config) -> Iterator[StagingBucket]:
     from downloader.sinks.shards.staging_bucket import StagingBucket
 
     with tempfile.TemporaryDirectory(prefix="downloader-") as home:  # there may be no journal yet
-        return StagingBucket(config.output, home, config.bucket_access, config.stall_timeout).dataset()
+        yield StagingBucket(config.output, home, config.bucket_access, config.stall_timeout)
