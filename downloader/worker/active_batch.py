@@ -229,8 +229,7 @@ class ActiveBatch:
 
         The items are counted together: to count one by one takes a tenth of the bytecodes of a file.
         """
-        writer = self._writer
-        put, states, crcs = writer.put, self.states, self._crcs
+        put, states, crcs = self._writer.put, self.states, self._crcs
         count = old = size = replaced = written = 0
         host: Host | None = None
         problem: Exception | None = None
@@ -265,16 +264,23 @@ class ActiveBatch:
                 count += 1
         except (FetchError, DestinationError, Unprepared) as error:
             problem = error
-        if written and not isinstance(problem, DestinationError):
-            try:
-                writer.flush()
-            except DestinationError as error:
-                problem = error
+        self._count(count, old, size, replaced)
+        return count, self._put_together(count, written, problem)
+
+    def _put_together(self, count: int, written: int, problem: Exception | None) -> Exception | None:
+        """Count ``count`` responses that were stored together, ``written`` of them into a shard.
+
+        Return what has gone wrong, which is ``problem`` so far.
+        """
         self.requests += count
         self.wire += count
         self._written += written
-        self._count(count, old, size, replaced)
-        return count, problem
+        if written and not isinstance(problem, DestinationError):
+            try:
+                self._writer.flush()
+            except DestinationError as error:
+                return error
+        return problem
 
     def _put(self, task: FetchTask, body: bytes | bytearray, hash: str = "") -> int:
         """Store ``body`` through a writer; return what ``FileWriter.publish`` returns."""

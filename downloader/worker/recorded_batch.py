@@ -16,7 +16,7 @@ from downloader.errors import DestinationError, FetchError
 from downloader.http.task import FetchTask
 from downloader.messages import Lease, ResponseInfo
 from downloader.sinks.checked_writer import CheckedWriter
-from downloader.sinks.sink import NEW, OLD, REPLACED, WRITTEN, Sink
+from downloader.sinks.sink import NEW, OLD, REPLACED, WRITTEN, Sink, Unprepared
 from downloader.storage.ledger import Entries, Slot
 from downloader.storage.record_spool import SpoolWriter
 from downloader.worker.active_batch import ActiveBatch
@@ -127,8 +127,7 @@ class RecordedBatch(ActiveBatch):
         crcs = list(map(crc32, bodies))
         hashes = self._recorder.hashes(bodies)
         count = old = size = replaced = written = 0
-        writer = self._writer
-        put, states, sums = writer.put, self.states, self._crcs
+        put, states, sums = self._writer.put, self.states, self._crcs
         try:
             if tasks:
                 self._recorder.record(self.seq, tasks, list(map(len, bodies)), crcs, hashes)
@@ -152,18 +151,10 @@ class RecordedBatch(ActiveBatch):
                     written += how == WRITTEN
                 size += length
                 count += 1
-        except (FetchError, DestinationError) as error:
+        except (FetchError, DestinationError, Unprepared) as error:
             problem = error
-        if written and not isinstance(problem, DestinationError):
-            try:
-                writer.flush()
-            except DestinationError as error:
-                problem = error
-        self.requests += count
-        self.wire += count
-        self._written += written
         self._count(count, old, size, replaced)
-        return count, problem
+        return count, self._put_together(count, written, problem)
 
     def _leading(
         self, responses: Iterable[tuple[FetchTask, object]]

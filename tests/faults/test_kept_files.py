@@ -269,3 +269,34 @@ def test_report_counts_what_a_dead_worker_has_kept_and_replaced(
         assert [(dest / name).read_text() for name in names[:2]] == ["mine", "theirs"]
     else:
         assert (report["stored"], report["skipped"], report["replaced"]) == (21, 0, 10)
+
+
+@pytest.mark.parametrize("more", [(), ("--manifest", "m.csv"), ("--hash", "md5", "--manifest", "m.csv")])
+def test_large_files_of_the_user_come_while_small_ones_are_requested(
+    more: tuple[str, ...], start: Start, tmp_path: Path
+) -> None:
+    """What takes long to read is read beside the others, also where responses are stored together."""
+    dest, asked, opened = tmp_path / "d", Event(), Event()
+
+    def answer(request: Request) -> Any:
+        if request.target != "/200":
+            return ok(b"x")
+        asked.set()
+        return [Until(opened), *ok(b"x")]
+
+    with Server(default=answer) as server:
+        source = list_of(server, tmp_path / "l.csv", *map(str, range(400)))
+        options = ("--existing", "keep", "--workers", 1, "--connections", 1, "--json")
+        argv = [tmp_path / each if each.endswith(".csv") else each for each in more]
+        job = start(source, "-o", dest, *options, *argv)
+        assert asked.wait(60)
+        mine = [dest / str(number) for number in range(200, 230)]
+        for path in mine:
+            with path.open("xb") as file:
+                file.truncate(3 << 20)
+        opened.set()
+        assert job.wait() == 0, job.err
+    report = json.loads(job.out)
+    assert (report["stored"], report["skipped"], report["worker_deaths"]) == (370, 30, 0)
+    assert {path.stat().st_size for path in mine} == {3 << 20}
+    agree(dest, 0, report)

@@ -31,7 +31,24 @@ KNOWN = (
         f"if tasks:\n    {RECORD}",
         "pass",
         (f"{KILL}test_a_worker_that_dies_when_a_file_has_its_name[auto]",),
-        more=(Replacement("RecordedBatch.put_all", "self.wire += count", f"self.wire += count\n{RECORD}"),),
+        more=(
+            Replacement(
+                "RecordedBatch.put_all",
+                "self._count(count, old, size, replaced)",
+                f"self._count(count, old, size, replaced)\n{RECORD}",
+            ),
+        ),
+    ),
+    Mutant(
+        "what takes long to read ends a run that records files",
+        "a large file that the user puts there meanwhile: exit code 4, and nothing says why",
+        "RecordedBatch.put_all",
+        "(FetchError, DestinationError, Unprepared)",
+        "(FetchError, DestinationError)",
+        (
+            "tests/faults/test_kept_files.py::"
+            "test_large_files_of_the_user_come_while_small_ones_are_requested[more1]",
+        ),
     ),
     Mutant(
         "record of other bytes",
