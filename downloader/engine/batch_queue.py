@@ -37,7 +37,7 @@ class BatchQueue:
         elif shards:
             self._recalls = journal.unsettled()
             # Of a slice it is left to a later slice: the numbers behind its own are those of others.
-            self._last = None if journal.shards.of_slice else journal.failed(journal.position()[1])
+            self._last = None if journal.shards.of_slice else journal.failed(journal.position().seq)
         else:
             self._recalls = journal.unfinished()
         self._recalled: dict[int, BatchRow] = {}  # requested again, not arrived yet

@@ -88,7 +88,7 @@ class Duplicates:
         """Make the table that of the batches in ``journal``."""
         with translated(self._path):
             (known,) = self._database.execute("PRAGMA user_version").fetchone()
-            _, seq, _ = journal.position()
+            seq = journal.position().seq
             if known > seq:
                 with self._transaction(seq):
                     self._database.execute("DELETE FROM names WHERE seq >= ?", (seq,))

@@ -31,7 +31,7 @@ def make(config: Config, destination: Destination, run: RunStats, seconds: float
     an incomplete run.
     """
     journal = destination.journal
-    listed = journal.position()[2]
+    listed = journal.position().listed
     before = destination.before
     # Those of batches that are not finished, too: what has failed the next run fetches again.
     recorded = journal.tally(open_too=True)

@@ -140,7 +140,7 @@ class Destination:
         self.known_before_ns = self.journal.relisted_ns if known.exists(self.home) else 0
         self._tidy()
         self.before: Tally = Tally() if self.relisting else self.journal.tally()
-        self.listed_before: int = 0 if self.relisting else self.journal.position()[2]
+        self.listed_before: int = 0 if self.relisting else self.journal.position().listed
 
     def _check_new(self) -> None:
         """Raise ConfigError if no job can begin here: before the first file of the journal is made."""
@@ -271,7 +271,7 @@ class Destination:
         list has been checked.
         """
         going_on = known.exists(self.home) and not self.journal.read
-        if self.journal.position()[1] and not (going_on and source_kind(self._config).cursors_last):
+        if self.journal.position().seq and not (going_on and source_kind(self._config).cursors_last):
             # Whatever is killed in between: a record is found by its name, or by its place in this journal.
             begun_anew = known.exists(self.home)
             known.write(self.home, self.journal)
@@ -318,7 +318,7 @@ class Destination:
         replaced = self._config.sink_kind.complete(self._config, self.home, shards)
         if has_shards(self._config):
             self.sync()  # the indexes
-        grown = self.journal.position()[2] != self.listed_before
+        grown = self.journal.position().listed != self.listed_before
         if complete and self.journal.ended and (grown or not self.complete_since):
             self.journal.complete(datetime.now(timezone.utc).isoformat(timespec="seconds"))
         return replaced or 0

@@ -98,7 +98,7 @@ def begun_here(home: Directory) -> bool:
     if not (home / JOURNAL).exists():
         return False
     with contextlib.closing(Journal(home)) as journal:
-        return journal.position()[2] > 0
+        return journal.position().listed > 0
 
 
 def forget(home: Directory) -> None:

@@ -78,7 +78,7 @@ class JobAgreement:
         same = job.kind == mine.kind and identity.owns(job.source)
         # Killed when it had just begun to read its source again, the job still has what it has stored.
         read_again = same and known.exists(self._home)
-        if not (self._journal.position()[2] or read_again):
+        if not (self._journal.position().listed or read_again):
             # Nothing was listed: the journal belongs to no source yet, and all files existed before. Or a
             # power cut lost what was listed.
             if cut_off:

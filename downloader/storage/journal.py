@@ -10,7 +10,7 @@ Checksums and counts (``table``) detect a damaged journal, which is then not use
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from typing import NamedTuple
 
 import msgspec
 
@@ -36,11 +36,27 @@ from downloader.files.directory import Directory
 from downloader.messages import Batch, BatchDone, Failure, Narrowed, Tally
 from downloader.sinks.sink import Verify, Written
 from downloader.storage.records import BatchRow, JobSpec
-from downloader.storage.schema import TYPES
+from downloader.storage.schema import (
+    BATCH,
+    DIGEST,
+    FAILURE,
+    JOB,
+    LISTING,
+    PUBLISHED,
+    SHARD,
+    AnyRow,
+    BatchFigures,
+    DigestRow,
+    FailureRow,
+    JobRow,
+    Listing,
+    PublishedRow,
+    Table,
+)
 from downloader.storage.shard_numbers import ShardNumbers
 from downloader.storage.table import Rows
 
-__all__ = ["NAME", "BatchRow", "JobSpec", "Journal"]
+__all__ = ["NAME", "BatchRow", "JobSpec", "Journal", "Position"]
 
 NAME = "journal.sqlite"
 
@@ -50,9 +66,15 @@ _CONTESTED = "contested"
 _NAME_TAKEN = "name-taken"
 
 _KEYS = ("job", "ended", "running", "unsynced")  # each has a row from the start
-_BATCH = ("seq", "count", "done", "stored", "failed", "bytes", "unverified", "sum")
-_FAILURE = ("seq", "idx", "name", "url", "code", "detail", "attempts", "sum")
 _UNFINISHED = "(done = 0 OR failed > 0)"
+
+
+class Position(NamedTuple):
+    """How far a source was read: the cursor after the last batch, the number of the next one, the items."""
+
+    cursor: bytes
+    seq: int
+    listed: int
 
 
 class Journal:
@@ -96,16 +118,17 @@ class Journal:
     def _inspect(self) -> None:
         """Raise JournalError if a row that records progress is missing or is not what was written."""
         rows = self._rows
-        for table in ("job", "batch", "failure"):
-            rows.inspect(table)
+        rows.inspect(JOB)
+        rows.inspect(BATCH)
+        rows.inspect(FAILURE)
         batches, first, last, failed, wrong = rows.figures(
             "SELECT count(*), min(seq), max(seq), sum(failed), sum(sum != "
             "row_sum(seq, count, done, stored, failed, bytes, unverified) "
-            f"OR {_mistyped('batch')} OR count NOT BETWEEN 0 AND {MOST_BATCH_ITEMS}) FROM batch"
+            f"OR {_mistyped(BATCH)} OR count NOT BETWEEN 0 AND {MOST_BATCH_ITEMS}) FROM batch"
         )
         failures, strange = rows.figures(
             "SELECT count(*), sum(failure.sum != row_sum(seq, idx, name, url, code, detail, attempts) "
-            f"OR {_mistyped('failure')} OR idx NOT BETWEEN 0 AND ifnull(count, 0) - 1) "
+            f"OR {_mistyped(FAILURE)} OR idx NOT BETWEEN 0 AND ifnull(count, 0) - 1) "
             "FROM failure LEFT JOIN batch USING (seq)"
         )
         if wrong or strange:
@@ -182,7 +205,7 @@ class Journal:
             self._forget_listing()
 
     def _forget_listing(self) -> None:
-        for table in ("batch", "listing", "published", "failure", "shard", "digest"):
+        for table in (BATCH, LISTING, PUBLISHED, FAILURE, SHARD, DIGEST):
             self._rows.delete(table, "1")
         self._put("ended", "")
 
@@ -207,9 +230,9 @@ class Journal:
     def mark_unsynced(self) -> None:
         """Record that a sync failed, and that nothing is published of open batches."""
         with self._rows.transaction():
-            for row in list(self._rows.select("batch", "WHERE done = 0")):
-                self._rows.delete("published", "seq = ?", row[0])
-                self._recount(row[0], b"")
+            for row in list(self._rows.select(BATCH, "WHERE done = 0")):
+                self._rows.delete(PUBLISHED, "seq = ?", row.seq)
+                self._recount(row.seq, b"")
             self._put("unsynced", "1")
 
     def mark_synced(self) -> None:
@@ -226,34 +249,34 @@ class Journal:
         self._put("doubtful", str(self.doubtful + files))
 
     def _get(self, key: str) -> str | None:
-        row = self._rows.find("job", "WHERE key = ?", key)
-        return None if row is None else str(row[1])
+        row = self._rows.find(JOB, "WHERE key = ?", key)
+        return None if row is None else row.value
 
     def _put(self, key: str, value: str) -> None:
-        self._rows.put("job", key, value)
+        self._rows.put(JOB, JobRow(key, value))
 
     # batches
 
-    def position(self) -> tuple[bytes, int, int]:
-        """Return the cursor after the last batch, the number of the next batch, and the items so far."""
+    def position(self) -> Position:
+        """Return how far the source was read."""
         (listed,) = self._rows.figures("SELECT sum(count) FROM batch")
-        last = self._rows.find("batch", "ORDER BY seq DESC LIMIT 1")
+        last = self._rows.find(BATCH, "ORDER BY seq DESC LIMIT 1")
         if last is None:
-            return b"", 0, 0
-        return self._listing(last[0])[0], last[0] + 1, listed
+            return Position(b"", 0, 0)
+        return Position(self._listing(last.seq).cursor, last.seq + 1, listed)
 
-    def _listing(self, seq: int) -> tuple[bytes, bytes, bytes]:
-        """Return the cursor, names and origin of a batch."""
-        row = self._rows.find("listing", "WHERE seq = ?", seq)
+    def _listing(self, seq: int) -> Listing:
+        """Return what the source has said of a batch."""
+        row = self._rows.find(LISTING, "WHERE seq = ?", seq)
         if row is None:
             raise self._rows.damaged(f"what is in batch {seq} is missing")
-        return row[1], row[2], row[3]
+        return row
 
     def open_batch(self, batch: Batch) -> None:
         """Record a batch before it is leased. A source that had ended has grown."""
         with self._rows.transaction():
-            self._rows.add("batch", batch.seq, batch.count, 0, 0, 0, 0, 0)
-            self._rows.add("listing", batch.seq, batch.cursor, batch.names, batch.origin)
+            self._rows.add(BATCH, BatchFigures(batch.seq, batch.count))
+            self._rows.add(LISTING, Listing(batch.seq, batch.cursor, batch.names, batch.origin))
             self._put_digests(batch)
             if batch.marks:
                 self._recount(batch.seq, batch.marks)
@@ -263,12 +286,12 @@ class Journal:
     def correct(self, batch: Batch) -> None:
         """Replace cursor, names and origin of a batch, whose items the source has corrected."""
         with self._rows.transaction():
-            self._rows.put("listing", batch.seq, batch.cursor, batch.names, batch.origin)
+            self._rows.put(LISTING, Listing(batch.seq, batch.cursor, batch.names, batch.origin))
             self._put_digests(batch)
 
     def _put_digests(self, batch: Batch) -> None:
         if batch.digests:
-            self._rows.put("digest", batch.seq, crc32(batch.names), batch.digests)
+            self._rows.put(DIGEST, DigestRow(batch.seq, crc32(batch.names), batch.digests))
 
     def digests(self, batch: BatchRow) -> list[Digest] | None:
         """Return the digests of the items of ``batch``, None if they are not known.
@@ -276,23 +299,23 @@ class Journal:
         So it is where names alone tell items apart, and in a journal of an earlier version. One that has
         gone on with a journal of this version has left digests behind that are of other items.
         """
-        row = self._rows.find("digest", "WHERE seq = ?", batch.seq)
-        if row is None or row[1] != crc32(batch.names):
+        row = self._rows.find(DIGEST, "WHERE seq = ?", batch.seq)
+        if row is None or row.names != crc32(batch.names):
             return None
         try:
-            return decode_digests(row[2], batch.count)
+            return decode_digests(row.digests, batch.count)
         except ValueError as error:
             raise self._rows.damaged(f"batch {batch.seq}: {error}") from error
 
     def marks(self, seq: int) -> bytes:
         """Return the packed item states of batch ``seq`` as last recorded; b"" if there are none."""
-        row = self._rows.find("published", "WHERE seq = ?", seq)
-        return b"" if row is None else bytes(row[1])
+        row = self._rows.find(PUBLISHED, "WHERE seq = ?", seq)
+        return b"" if row is None else row.marks
 
     def names(self, seq: int) -> list[str]:
         """Return the names of the items of batch ``seq``, none if there is no such batch."""
-        row = self._rows.find("listing", "WHERE seq = ?", seq)
-        return decode_names(row[2]) if row is not None else []
+        row = self._rows.find(LISTING, "WHERE seq = ?", seq)
+        return decode_names(row.names) if row is not None else []
 
     def has_keyed(self) -> bool:
         """Return whether a name of an item depends on the key of the job."""
@@ -309,11 +332,11 @@ class Journal:
             return
         with self._rows.transaction():
             for seq, newer in marks.items():
-                row = self._rows.find("batch", "WHERE seq = ?", seq)
+                row = self._rows.find(BATCH, "WHERE seq = ?", seq)
                 if row is None:
                     continue
                 try:
-                    self._keep(seq, newer, verify, row[1], bool(row[2]))
+                    self._keep(seq, newer, verify, row.items, bool(row.done))
                 except (IndexError, ValueError) as error:
                     raise JournalError(
                         f"{self.path} or a ledger beside it is damaged (batch {seq}: {error}); "
@@ -328,7 +351,7 @@ class Journal:
         failed = {each.index for each in self.failures(seq)}
         if not failed or self.shards.of(seq):
             return
-        listed = decode_names(self._listing(seq)[1])
+        listed = decode_names(self._listing(seq).names)
         stored = {
             mark.index: mark.state
             for mark in written(newer)
@@ -338,16 +361,16 @@ class Journal:
         if stored:
             crcs = unpack(newer)[1]
             for index in stored:
-                self._rows.delete("failure", "seq = ? AND idx = ?", seq, index)
+                self._rows.delete(FAILURE, "seq = ? AND idx = ?", seq, index)
             self._recount(seq, changed(older, count, stored, {index: crcs[index] for index in stored}))
 
     def _recount(self, seq: int, marks: bytes) -> None:
-        row = self._rows.find("batch", "WHERE seq = ?", seq)
+        row = self._rows.find(BATCH, "WHERE seq = ?", seq)
         if row is not None:
             (failed,) = self._rows.figures("SELECT count(*) FROM failure WHERE seq = ?", seq)
             stored, size = summed(marks)
-            self._rows.put("batch", seq, row[1], row[2], stored, failed, size, row[6])
-            self._rows.put("published", seq, marks)
+            self._rows.put(BATCH, row._replace(stored=stored, failed=failed, bytes=size))
+            self._rows.put(PUBLISHED, PublishedRow(seq, marks))
 
     def record_done(self, outcome: BatchDone, marks: bytes, *, retried: Sequence[int] = ()) -> None:
         """Record that a batch is done: its row and its failures, in one transaction.
@@ -383,21 +406,22 @@ class Journal:
         done: bool,
     ) -> None:
         seq, rows = outcome.seq, self._rows
-        before = rows.find("batch", "WHERE seq = ?", seq)
+        before = rows.find(BATCH, "WHERE seq = ?", seq)
         if before is None:
             raise rows.damaged(f"batch {seq} is missing")
         if finished is None:
-            rows.delete("failure", "seq = ?", seq)
+            rows.delete(FAILURE, "seq = ?", seq)
         for index in finished or ():
-            rows.delete("failure", "seq = ? AND idx = ?", seq, index)
+            rows.delete(FAILURE, "seq = ? AND idx = ?", seq, index)
         for f in outcome.failures:
             code = _CONTESTED if f.code == _NAME_TAKEN else f.code
-            rows.add("failure", seq, f.index, f.name, f.url, code, f.detail, f.attempts)
+            rows.add(FAILURE, _row_of(seq, f, code))
         (failed,) = rows.figures("SELECT count(*) FROM failure WHERE seq = ?", seq)
         stored, size = sums
-        unverified = before[6] + outcome.tally.unverified
-        rows.put("batch", seq, before[1], int(done or before[2]), stored, failed, size, unverified)
-        rows.put("published", seq, marks)
+        unverified = before.unverified + outcome.tally.unverified
+        done = done or bool(before.done)
+        rows.put(BATCH, BatchFigures(seq, before.items, int(done), stored, failed, size, unverified))
+        rows.put(PUBLISHED, PublishedRow(seq, marks))
 
     def tally(self, *, open_too: bool = False) -> Tally:
         """Return the sums over batches that are done and, with ``open_too``, over open ones as recorded.
@@ -431,23 +455,22 @@ class Journal:
         after = -1
         while True:
             query = f"WHERE seq > ? AND {condition} ORDER BY seq LIMIT 1"
-            row = self._rows.find("batch", query, after)
+            row = self._rows.find(BATCH, query, after)
             if row is None:
                 return
-            seq, count, done, stored, _, size, _ = row
+            seq = row.seq
             if seq <= after:
                 raise self._rows.damaged("batches are not in order")
             after = seq
-            _, names, origin = self._listing(seq)
-            marks = self.marks(seq)
+            listing, marks = self._listing(seq), self.marks(seq)
             try:
-                if done and summed(marks) != (stored, size):
+                if row.done and summed(marks) != (row.stored, row.bytes):
                     raise ValueError("its files are not those that were stored")
-                if marks and len(unpack(marks)[0]) != count:
-                    raise ValueError(f"it does not say what {count} items are")
+                if marks and len(unpack(marks)[0]) != row.items:
+                    raise ValueError(f"it does not say what {row.items} items are")
             except ValueError as error:
                 raise self._rows.damaged(f"batch {seq}: {error}") from error
-            yield BatchRow(seq, count, names, origin, bool(done), marks)
+            yield BatchRow(seq, row.items, listing.names, listing.origin, bool(row.done), marks)
 
     def batches(self) -> Iterator[BatchRow]:
         """Yield all batches in ascending order; rows may be changed meanwhile."""
@@ -455,8 +478,8 @@ class Journal:
 
     def is_open(self, seq: int) -> bool:
         """Return whether batch ``seq`` exists and is not done."""
-        row = self._rows.find("batch", "WHERE seq = ?", seq)
-        return row is not None and not row[2]
+        row = self._rows.find(BATCH, "WHERE seq = ?", seq)
+        return row is not None and not row.done
 
     def unfinished_count(self) -> int:
         """Return the number of batches that are open or have failures."""
@@ -472,13 +495,13 @@ class Journal:
         """Yield the failed files of one batch; or of all, except those whose name is contested."""
         where = () if seq is None else (seq,)
         query = "WHERE seq = ?" if where else f"WHERE code != '{_CONTESTED}'"
-        for row in self._rows.select("failure", f"{query} ORDER BY seq, idx", *where):
+        for row in self._rows.select(FAILURE, f"{query} ORDER BY seq, idx", *where):
             yield _failure(row)
 
     def damaged_names(self) -> Iterator[str]:
         """Yield the names of the files that are recorded as damaged, in batches that are done."""
-        for row in self._rows.select("failure", "WHERE code = 'damaged' ORDER BY seq, idx"):
-            yield row[2]
+        for row in self._rows.select(FAILURE, "WHERE code = 'damaged' ORDER BY seq, idx"):
+            yield row.name
 
     def failures_by_code(self) -> dict[str, int]:
         """Return the number of failures by code, without the items whose name is contested."""
@@ -496,7 +519,7 @@ class Journal:
         query = (
             f"WHERE (seq, idx) > (?, ?) AND code = '{_CONTESTED}' AND {finished} ORDER BY seq, idx LIMIT ?"
         )
-        return [(row[0], _failure(row)) for row in self._rows.select("failure", query, *after, most)]
+        return [(row.seq, _failure(row)) for row in self._rows.select(FAILURE, query, *after, most)]
 
     def take_names(self, but: Mapping[int, Collection[int]], most: int) -> Iterator[Failure]:
         """Make contested items, except ``but`` (by batch), fail for good as ``name-taken``; yield those.
@@ -509,7 +532,7 @@ class Journal:
             taken = [(seq, each) for seq, each in found if each.index not in but.get(seq, ())]
             with self._rows.transaction():
                 for seq, f in taken:
-                    self._rows.put("failure", seq, f.index, f.name, f.url, f.code, f.detail, f.attempts)
+                    self._rows.put(FAILURE, _row_of(seq, f))
             yield from (each for _, each in taken)
 
     def mark_damaged(
@@ -522,23 +545,23 @@ class Journal:
         be published anew.
         """
         with self._rows.transaction():
-            row = self._rows.find("batch", "WHERE seq = ?", seq)
+            row = self._rows.find(BATCH, "WHERE seq = ?", seq)
             if row is None:
                 return
-            for f in damaged if row[2] else ():
-                self._rows.put("failure", seq, f.index, f.name, f.url, f.code, f.detail, f.attempts)
+            for f in damaged if row.done else ():
+                self._rows.put(FAILURE, _row_of(seq, f))
             marks = self.marks(seq)
             lost = {mark.index: mark.lost for mark in published(marks)}
             given = {f.index: Claim(lost.get(f.index, OWNED), files.get(f.index, 0)) for f in damaged}
-            self._recount(seq, claimed(marks, row[1], given))
+            self._recount(seq, claimed(marks, row.items, given))
             self.shards.reopen(seq, shards)
 
     def claim(self, seq: int, claims: Mapping[int, Claim]) -> None:
         """Record that items of batch ``seq`` are OWNED or UNOWNED; see ``core.item_states``."""
         with self._rows.transaction():
-            row = self._rows.find("batch", "WHERE seq = ?", seq)
+            row = self._rows.find(BATCH, "WHERE seq = ?", seq)
             if row is not None:
-                self._claim(seq, row[1], claims)
+                self._claim(seq, row.items, claims)
 
     def _claim(self, seq: int, count: int, claims: Mapping[int, Claim]) -> None:
         self._recount(seq, claimed(self.marks(seq), count, claims))
@@ -549,16 +572,20 @@ def _told(code: str) -> str:
     return _NAME_TAKEN if code == _CONTESTED else code
 
 
-def _failure(row: tuple[Any, ...]) -> Failure:
+def _failure(row: FailureRow) -> Failure:
     """Return the failure in a row."""
-    _, index, name, url, code, detail, attempts = row
-    return Failure(index, name, url, _told(code), detail, attempts)
+    return Failure(row.idx, row.name, row.url, _told(row.code), row.detail, row.attempts)
 
 
-def _mistyped(table: str) -> str:
+def _row_of(seq: int, failure: Failure, code: str = "") -> FailureRow:
+    """Return the row of a failure of batch ``seq``; ``code``: in the place of its own."""
+    index, name, url = failure.index, failure.name, failure.url
+    return FailureRow(seq, index, name, url, code or failure.code, failure.detail, failure.attempts)
+
+
+def _mistyped(table: Table[AnyRow]) -> str:
     """Return the condition for a row of ``table`` that has a value of another type than it is to have."""
-    names = {"batch": _BATCH, "failure": _FAILURE}[table]
     kinds = {int: "integer", str: "text", bytes: "blob"}
     return " OR ".join(
-        f"typeof({table}.{name}) != '{kinds[kind]}'" for name, kind in zip(names, TYPES[table], strict=True)
+        f"typeof({table.name}.{column}) != '{kinds[kind]}'" for column, kind in table.types.items()
     )

@@ -24,11 +24,36 @@ pages. Names and marks are each written once. Every row has a ``sum``, the CRC-3
 from __future__ import annotations
 
 import zlib
-from typing import Final
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, Generic, NamedTuple, TypeVar, get_type_hints
 
 import msgspec
 
-__all__ = ["ADDED", "FORMAT", "OLDEST_FORMAT", "SCHEMA", "TYPES", "row_sum"]
+__all__ = [
+    "ADDED",
+    "BATCH",
+    "DIGEST",
+    "FAILURE",
+    "FORMAT",
+    "JOB",
+    "LISTING",
+    "OLDEST_FORMAT",
+    "PUBLISHED",
+    "SCHEMA",
+    "SHARD",
+    "AnyRow",
+    "BatchFigures",
+    "DigestRow",
+    "FailureRow",
+    "JobRow",
+    "Listing",
+    "PublishedRow",
+    "Row",
+    "ShardRow",
+    "Table",
+    "row_sum",
+]
 
 FORMAT = 3
 OLDEST_FORMAT = 2
@@ -65,16 +90,99 @@ CREATE TABLE IF NOT EXISTS digest (
 """
 """What later versions of this program have added to a format; earlier ones ignore it."""
 
-TYPES: Final[dict[str, tuple[type, ...]]] = {
-    "job": (str, str, int),
-    "batch": (int,) * 8,
-    "listing": (int, bytes, bytes, bytes, int),
-    "published": (int, bytes, int),
-    "failure": (int, int, str, str, str, str, int, int),
-    "shard": (int,) * 4,
-    "digest": (int, int, bytes, int),
-}
-"""The types of the values of each table; SQLite itself keeps what it is given."""
+
+class JobRow(NamedTuple):
+    """A fact of the job."""
+
+    key: str
+    value: str
+
+
+class BatchFigures(NamedTuple):
+    """A batch: how many items it has, and what has become of them."""
+
+    seq: int
+    items: int
+    done: int = 0
+    stored: int = 0
+    failed: int = 0
+    bytes: int = 0
+    unverified: int = 0
+
+
+class Listing(NamedTuple):
+    """What the source has said of a batch."""
+
+    seq: int
+    cursor: bytes
+    names: bytes
+    origin: bytes
+
+
+class PublishedRow(NamedTuple):
+    """The packed item states of a batch."""
+
+    seq: int
+    marks: bytes
+
+
+class FailureRow(NamedTuple):
+    """A failed item."""
+
+    seq: int
+    idx: int
+    name: str
+    url: str
+    code: str
+    detail: str
+    attempts: int
+
+
+class ShardRow(NamedTuple):
+    """A shard of a batch. ``done``: see above."""
+
+    number: int
+    seq: int
+    done: int
+
+
+class DigestRow(NamedTuple):
+    """The digests of the items of a batch, and whose they are."""
+
+    seq: int
+    names: int
+    digests: bytes
+
+
+AnyRow = tuple[int | str | bytes, ...]
+Row = TypeVar("Row", bound=AnyRow)
+Row_co = TypeVar("Row_co", bound=AnyRow, covariant=True)
+
+
+@dataclass(frozen=True)
+class Table(Generic[Row_co]):
+    """A table and the record of its rows; a row in the file has its sum behind that."""
+
+    name: str
+    row: type[Row_co]
+
+    @cached_property
+    def types(self) -> dict[str, type]:
+        """The types of the values in the file, by column; SQLite itself keeps what it is given."""
+        hints = {_COLUMNS.get(name, name): kind for name, kind in get_type_hints(self.row).items()}
+        return {**hints, "sum": int}
+
+
+_COLUMNS = {"items": "count"}  # a tuple has a method of that name
+
+
+JOB: Final = Table("job", JobRow)
+BATCH: Final = Table("batch", BatchFigures)
+LISTING: Final = Table("listing", Listing)
+PUBLISHED: Final = Table("published", PublishedRow)
+FAILURE: Final = Table("failure", FailureRow)
+SHARD: Final = Table("shard", ShardRow)
+DIGEST: Final = Table("digest", DigestRow)
 
 
 def row_sum(*values: int | str | bytes) -> int:

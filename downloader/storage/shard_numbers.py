@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from downloader.storage.schema import SHARD, ShardRow
 from downloader.storage.table import Rows
 
 __all__ = ["ShardNumbers"]
@@ -33,7 +34,7 @@ class ShardNumbers:
 
     def of(self, seq: int) -> tuple[int, ...]:
         """Return the shards of batch ``seq``, the first one first."""
-        return tuple(row[0] for row in self._rows.select("shard", "WHERE seq = ? ORDER BY number", seq))
+        return tuple(row.number for row in self._rows.select(SHARD, "WHERE seq = ? ORDER BY number", seq))
 
     def first(self, seq: int) -> tuple[int, ...]:
         """Return the shard of batch ``seq``, which is open, as a tuple; number it if it has none."""
@@ -41,34 +42,34 @@ class ShardNumbers:
 
     def again(self, seq: int) -> tuple[int, int]:
         """Return the first shard of batch ``seq``, and the one for items that are fetched again."""
-        rows = list(self._rows.select("shard", "WHERE seq = ? ORDER BY number", seq))
+        rows = list(self._rows.select(SHARD, "WHERE seq = ? ORDER BY number", seq))
         for number, _, state in rows:
             if state == _DAMAGED:
-                return rows[0][0], number
-        if len(rows) > 1 and rows[-1][2] == _OPEN:
-            return rows[0][0], rows[-1][0]  # nothing was published in it
-        return (rows[0][0] if rows else self._add(seq)), self._add(seq)
+                return rows[0].number, number
+        if len(rows) > 1 and rows[-1].done == _OPEN:
+            return rows[0].number, rows[-1].number  # nothing was published in it
+        return (rows[0].number if rows else self._add(seq)), self._add(seq)
 
     def finish(self, seq: int) -> None:
         """Record that the shard of batch ``seq`` that ``again`` or ``first`` gave is published."""
-        row = self._rows.find("shard", f"WHERE seq = ? AND done = {_DAMAGED} ORDER BY number LIMIT 1", seq)
-        row = row or self._rows.find("shard", "WHERE seq = ? ORDER BY number DESC LIMIT 1", seq)
-        if row is not None and row[2] != _DONE:
-            self.settle(seq, row[0])
+        row = self._rows.find(SHARD, f"WHERE seq = ? AND done = {_DAMAGED} ORDER BY number LIMIT 1", seq)
+        row = row or self._rows.find(SHARD, "WHERE seq = ? ORDER BY number DESC LIMIT 1", seq)
+        if row is not None and row.done != _DONE:
+            self.settle(seq, row.number)
 
     def settle(self, seq: int, number: int) -> None:
         """Record that the journal has the outcome of shard ``number`` of batch ``seq``."""
-        self._rows.put("shard", number, seq, _DONE)
+        self._rows.put(SHARD, ShardRow(number, seq, _DONE))
 
     def reopen(self, seq: int, numbers: Collection[int]) -> None:
         """Record that these shards of batch ``seq``, which were published, are damaged."""
         for number in numbers:
-            self._rows.put("shard", number, seq, _DAMAGED)
+            self._rows.put(SHARD, ShardRow(number, seq, _DAMAGED))
 
     def damaged_of(self, seq: int) -> list[int]:
         """Return the shards of batch ``seq`` that are damaged."""
         where = f"WHERE seq = ? AND done = {_DAMAGED} ORDER BY number"
-        return [row[0] for row in self._rows.select("shard", where, seq)]
+        return [row.number for row in self._rows.select(SHARD, where, seq)]
 
     def damaged(self, *, superseded: bool) -> list[int]:
         """Return the shards that are damaged, in order: ``superseded``, or to be published anew.
@@ -77,19 +78,19 @@ class ShardNumbers:
         """
         those = "NOT IN" if superseded else "IN"
         where = f"WHERE done = {_DAMAGED} AND seq {those} (SELECT seq FROM failure) ORDER BY number"
-        return [row[0] for row in self._rows.select("shard", where)]
+        return [row.number for row in self._rows.select(SHARD, where)]
 
     def finished(self) -> list[int]:
         """Return the shards whose outcome the journal has, in order; none is ever taken out of a job."""
-        return [row[0] for row in self._rows.select("shard", f"WHERE done = {_DONE} ORDER BY number")]
+        return [row.number for row in self._rows.select(SHARD, f"WHERE done = {_DONE} ORDER BY number")]
 
     def is_finished(self, number: int) -> bool:
         """Return whether the journal has the outcome of shard ``number``."""
-        row = self._rows.find("shard", "WHERE number = ?", number)
-        return row is None or row[2] == _DONE
+        row = self._rows.find(SHARD, "WHERE number = ?", number)
+        return row is None or row.done == _DONE
 
     def _add(self, seq: int) -> int:
-        last = self._rows.find("shard", "ORDER BY number DESC LIMIT 1")
-        number = self._start if last is None else int(last[0]) + 1
-        self._rows.add("shard", number, seq, _OPEN)
+        last = self._rows.find(SHARD, "ORDER BY number DESC LIMIT 1")
+        number = self._start if last is None else last.number + 1
+        self._rows.add(SHARD, ShardRow(number, seq, _OPEN))
         return number

@@ -12,13 +12,12 @@ import sqlite3
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from downloader.core.file_errors import advice
 from downloader.errors import JournalError
 from downloader.files.database import connect, damaged, failure
 from downloader.files.directory import Directory, Entry, UnsafeFile, open_directory
-from downloader.storage.schema import ADDED, FORMAT, OLDEST_FORMAT, SCHEMA, TYPES, row_sum
+from downloader.storage.schema import ADDED, FORMAT, OLDEST_FORMAT, SCHEMA, AnyRow, Row, Table, row_sum
 
 __all__ = ["Rows"]
 
@@ -142,16 +141,16 @@ class Rows:
                     self._db.execute("ROLLBACK")
                 raise
 
-    def add(self, table: str, *values: int | str | bytes, instead: str = "") -> None:
+    def add(self, table: Table[Row], row: Row, instead: str = "") -> None:
         """Insert a row; there must be none with the same key."""
-        places = ", ".join("?" * (len(values) + 1))
+        places = ", ".join("?" * (len(row) + 1))
         with self._translated():
-            statement = f"INSERT {instead} INTO {table} VALUES ({places})"
-            self._db.execute(statement, (*values, row_sum(*values)))
+            statement = f"INSERT {instead} INTO {table.name} VALUES ({places})"
+            self._db.execute(statement, (*row, row_sum(*row)))
 
-    def put(self, table: str, *values: int | str | bytes) -> None:
+    def put(self, table: Table[Row], row: Row) -> None:
         """Insert a row, replacing the one with the same key."""
-        self.add(table, *values, instead="OR REPLACE")
+        self.add(table, row, instead="OR REPLACE")
 
     @contextlib.contextmanager
     def synced(self) -> Iterator[None]:
@@ -161,20 +160,21 @@ class Rows:
             yield
             self._db.execute(f"PRAGMA synchronous = {self._synchronous}")
 
-    def delete(self, table: str, condition: str, *parameters: int) -> None:
+    def delete(self, table: Table[AnyRow], condition: str, *parameters: int) -> None:
         """Delete the rows that match ``condition``."""
         with self._translated():
-            self._db.execute(f"DELETE FROM {table} WHERE {condition}", parameters)
+            self._db.execute(f"DELETE FROM {table.name} WHERE {condition}", parameters)
 
-    def select(self, table: str, rest: str = "", *parameters: int | str) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of ``table`` without their sums; ``rest``: condition, order, limit."""
+    def select(self, table: Table[Row], rest: str = "", *parameters: int | str) -> Iterator[Row]:
+        """Yield the rows of ``table``; ``rest``: condition, order, limit."""
+        types = tuple(table.types.values())
         with self._translated():
-            for row in self._db.execute(f"SELECT * FROM {table} {rest}", parameters):
-                if tuple(map(type, row)) != TYPES[table] or row_sum(*row[:-1]) != row[-1]:
-                    raise self.damaged(f"a row of {table} is not what was written")
-                yield row[:-1]
+            for *values, stated in self._db.execute(f"SELECT * FROM {table.name} {rest}", parameters):
+                if (*map(type, values), type(stated)) != types or row_sum(*values) != stated:
+                    raise self.damaged(f"a row of {table.name} is not what was written")
+                yield table.row(*values)
 
-    def find(self, table: str, rest: str, *parameters: int | str) -> tuple[Any, ...] | None:
+    def find(self, table: Table[Row], rest: str, *parameters: int | str) -> Row | None:
         """Return the first row that ``select`` yields, None if there is none."""
         return next(self.select(table, rest, *parameters), None)
 
@@ -184,10 +184,10 @@ class Rows:
             row = self._db.execute(query, parameters).fetchone()
         return tuple(value or 0 for value in row)
 
-    def inspect(self, table: str) -> None:
+    def inspect(self, table: Table[AnyRow]) -> None:
         """Raise JournalError if ``table`` is damaged so that a query could miss a row."""
         with self._translated():
-            result = self._db.execute(f"PRAGMA quick_check('{table}')").fetchone()[0]
+            result = self._db.execute(f"PRAGMA quick_check('{table.name}')").fetchone()[0]
         if result != "ok":
             raise self.damaged(result.splitlines()[-1])
 

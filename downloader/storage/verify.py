@@ -106,7 +106,7 @@ def status(root: str) -> Status:
     with _opened(root) as home, contextlib.closing(_readable(home)) as journal:
         job = _job(journal)
         tally = journal.tally(open_too=True) + _unrecorded(home, journal, job.store)
-        listed = journal.position()[2]
+        listed = journal.position().listed
         pending = listed - tally.stored - tally.failed
         return Status(
             source=job.shown,

@@ -90,8 +90,8 @@ KNOWN = (
         "numbers in place of bytes",
         "a number where a journal has bytes: verify allocates as many",
         "Rows.select",
-        "tuple(map(type, row)) != TYPES[table] or row_sum(*row[:-1]) != row[-1]",
-        "row_sum(*row[:-1]) != row[-1]",
+        "(*map(type, values), type(stated)) != types or row_sum(*values) != stated",
+        "row_sum(*values) != stated",
         (f"{CRAFTED}[number_for_bytes]",),
     ),
     Mutant(

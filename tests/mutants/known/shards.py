@@ -124,7 +124,7 @@ KNOWN = (
         "published further shard used again",
         "a second --retry-failed replaces the shard of the first",
         "ShardNumbers.finish",
-        "self.settle(seq, row[0])",
+        "self.settle(seq, row.number)",
         "pass",
         (
             f"{NUMBERS}test_further_shards_are_behind_all_others_and_used_until_they_are_published",
