@@ -11,6 +11,7 @@ from diagnostics.model import Observation, Question
 from diagnostics.source_places import (
     Spot,
     absolute,
+    ending,
     is_own,
     line_of,
     lines_of,
@@ -56,6 +57,10 @@ class Case:
     def where(self, spot: Spot | None) -> str:
         """Return ``spot`` as it is printed."""
         return where(spot, self.facts)
+
+    def at(self, spot: Spot | None) -> str:
+        """Return ``spot`` as the end of a clause, "" where there is none."""
+        return ending("at", self.where(spot))
 
     def shown(self, file: str) -> str:
         """Return the path ``file`` as it is printed."""
@@ -232,7 +237,7 @@ class Case:
         text = self.text(spot)
         total = self.observation.result["seconds"]
         share = f"{min(self.held_seconds(held), total):.1f} of {total:.1f} s"
-        return f"the hub was held at {self.where(spot)}  {text[:60]}  {share}"
+        return f"the hub was held{self.at(spot)}  {text[:60]}  {share}"
 
     def served_line(self) -> str:
         """Return one line of evidence: how many requests the server saw waiting at once."""

@@ -426,8 +426,9 @@ class _Watch:
                 f"{self._last_output()}"
             )
         if code > 0:
+            # That one was opened is not known: nothing may have listened there.
             notes.append(
-                f"the command ended with exit code {code}, after it had made HTTPS connections"
+                f"the command ended with exit code {code}, after it had tried HTTPS connections"
                 f"{self._last_output()}"
             )
         if not left["connected"] and self._at_a_terminal():

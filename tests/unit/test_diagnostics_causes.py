@@ -152,3 +152,18 @@ def test_sockets_that_python_2_refuses_to_mix_are_named():
     unpatched = {**PATCHED, "socket": False}
     assert explained({"rounds": [failed]}, patched=unpatched) == ["sockets-unpatched"]
     assert explained({"rounds": [failed]}) != ["sockets-unpatched"]
+
+
+def test_no_sentence_ends_in_an_empty_place():
+    # What runs in threads of a pool has no line of the user's, neither where it waits nor where it is made.
+    parked = {"stack": [], "most": 9, "seconds": 9.0, "during": 9.0}
+    for wall, few, told in ((0.5, 0.0, "waited at once"), (2.1, 2.0, "waited for each other")):
+        rounds = [once(10, 0.0, 0.1), once(10, 0.2, wall)]
+        found = observation({"rounds": rounds, "parked": [parked], "seconds": 4.1, "looked": 4.1})
+        counts = {"requests": 10, "peak": 5, "levels": [0.0, few, 0.0, 0.0, 0.0, 0.4]}
+        found.served.update({run: counts for run in ("r0.0", "r0.2")})
+        said = [
+            line for cause, _ in explain(Case(ASK, found, judge(ASK, found))) for line in cause.evidence
+        ]
+        assert any(told in line for line in said), said
+        assert not [line for line in said if line.rstrip().endswith((" at", " by", " of", "waiting"))]
