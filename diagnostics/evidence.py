@@ -33,6 +33,7 @@ _POLLS = {
     "wait_for_socket",
     "wait_for_write",
 }
+_MAKES_CODE = r"\b(exec|eval|execfile)\s*\("
 _CALL_POLL = r"\b(poll|select|epoll)\b.*\("
 
 
@@ -252,8 +253,15 @@ class Case:
         return stack[0] if stack else ("", 0, "")
 
     def own_frame(self, stack: Sequence[Spot]) -> Spot | None:
-        """Return the innermost frame of the user's code, else of a package, else of any code."""
+        """Return the innermost frame of the user's code, else of a package, else of any code.
+
+        Where the user's files make code, what runs in such code is at the line that makes it; it has no
+        place in a file where there are several, and that of its caller is never its own.
+        """
         own = [spot for spot in stack if is_own(spot, self.facts)]
+        if not own and stack and str(stack[0][0]).startswith("<"):
+            making = list(lines_of(self.facts.get("own_files", []), _MAKES_CODE, self.facts))
+            own = making if len(making) == 1 else list(stack[:1]) if making else []
         packages = [spot for spot in stack if "-packages" in str(spot[0])]
         files = [spot for spot in stack if not str(spot[0]).startswith("<")]
         found = own or packages or files or list(stack)
