@@ -14,7 +14,7 @@ from itertools import takewhile
 from diagnostics.errors import ProbeError
 from diagnostics.evidence import Case
 from diagnostics.model import Observation, Question
-from diagnostics.source_places import Spot, is_own, where
+from diagnostics.source_places import Spot, ending, is_own, where
 from diagnostics.verdict import Judgement, judge, least_slope
 from downloader.core.redact import redact
 
@@ -76,8 +76,8 @@ def unlike(case: Case, cause: str) -> str:
     if verdict == "concurrent" and len(held) >= _SOME and through >= least_slope(using + len(held)):
         who = "threads of the pool" if case.in_threads else "greenlets"
         return (
-            f"no verdict: through the client HTTPS is concurrent, but {len(held)} {who} waited at"
-            f" {case.where(held[0])}{_around(case, held[0])} while {using} used one; let them fetch without"
+            f"no verdict: through the client HTTPS is concurrent, but {len(held)} {who} waited"
+            f"{case.at(held[0])}{_around(case, held[0])} while {using} used one; let them fetch without"
             f" waiting there, or {_ADVICE}"
         )
     return ""
@@ -128,11 +128,13 @@ def shown(seen: Observation, verdict: str) -> str:
             " and with one for each"
         )
     if sharing["many"] == 1 and sharing["seen"] == 1 and verdict == "concurrent":
-        reached = seen.seen.get("reached")
+        reached, idle = seen.seen.get("reached"), sharing.get("idle", [])
         later = f"from {where(reached, seen.facts)} on" if reached else "later"
+        others = f" while {len(idle)} waited{ending('at', where(idle[0], seen.facts))}" if idle else ""
+        others += ", for work or for their turn" if idle else ""
         return (
-            f"until the probe began, no more than one greenlet was seen to fetch{_at(seen)}: measured was"
-            f" what its client does for several; what the program does {later} is not known"
+            f"until the probe began, no more than one greenlet was seen to fetch{_at(seen)}{others}:"
+            f" measured was what its client does for several; what the program does {later} is not known"
         )
     if sharing["many"] == 1:
         return ""

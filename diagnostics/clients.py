@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from diagnostics.evidence import Case
 from diagnostics.predicates import Found, error_text, put_back, untrusted
-from diagnostics.source_places import Spot, is_own
+from diagnostics.source_places import Spot, ending, is_own
 
 __all__ = ["asynchronous", "eventlet", "foreign", "threads"]
 
@@ -56,7 +56,7 @@ def _client(case: Case, files: re.Pattern[str], name: str, line: str) -> Found |
     if stack is None:
         return None
     at = case.where(case.user_frame(stack) or case.own_line(line) or case.own_frame(stack))
-    return Found(at, [f"the requests of {at} wait in {name}", *_measured(case)])
+    return Found(at, [f"the requests{ending('of', at)} wait in {name}", *_measured(case)])
 
 
 def foreign(case: Case) -> Found | None:
@@ -74,7 +74,8 @@ def foreign(case: Case) -> Found | None:
     return Found(
         at,
         [
-            f"{names} is loaded, by {at}; requests, urllib3, a connection of http.client were not seen",
+            f"{names} is loaded{ending('by', at)}; requests, urllib3,"
+            " a connection of http.client were not seen",
             f"measured was not this client: {took}",
         ],
     )
@@ -93,7 +94,7 @@ def eventlet(case: Case) -> Found | None:
     written = case.own_line(r"\bmonkey_patch\(") or case.own_line(_IMPORTS_EVENTLET)
     at = case.event_at(calls[0]) if calls else case.where(written)
     measured = found.evidence if found else _measured(case)
-    return Found(at, [f"{', '.join(replaced)} are eventlet's, patched by {at}", *measured])
+    return Found(at, [f"{', '.join(replaced)} are eventlet's, patched{ending('by', at)}", *measured])
 
 
 def threads(case: Case) -> Found | None:

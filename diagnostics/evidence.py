@@ -11,6 +11,7 @@ from diagnostics.model import Observation, Question
 from diagnostics.source_places import (
     Spot,
     absolute,
+    ending,
     is_own,
     line_of,
     lines_of,
@@ -32,6 +33,7 @@ _POLLS = {
     "wait_for_socket",
     "wait_for_write",
 }
+_MAKES_CODE = r"\b(exec|eval|execfile)\s*\("
 _CALL_POLL = r"\b(poll|select|epoll)\b.*\("
 
 
@@ -56,6 +58,10 @@ class Case:
     def where(self, spot: Spot | None) -> str:
         """Return ``spot`` as it is printed."""
         return where(spot, self.facts)
+
+    def at(self, spot: Spot | None) -> str:
+        """Return ``spot`` as the end of a clause, "" where there is none."""
+        return ending("at", self.where(spot))
 
     def shown(self, file: str) -> str:
         """Return the path ``file`` as it is printed."""
@@ -232,7 +238,7 @@ class Case:
         text = self.text(spot)
         total = self.observation.result["seconds"]
         share = f"{min(self.held_seconds(held), total):.1f} of {total:.1f} s"
-        return f"the hub was held at {self.where(spot)}  {text[:60]}  {share}"
+        return f"the hub was held{self.at(spot)}  {text[:60]}  {share}"
 
     def served_line(self) -> str:
         """Return one line of evidence: how many requests the server saw waiting at once."""
@@ -247,8 +253,15 @@ class Case:
         return stack[0] if stack else ("", 0, "")
 
     def own_frame(self, stack: Sequence[Spot]) -> Spot | None:
-        """Return the innermost frame of the user's code, else of a package, else of any code."""
+        """Return the innermost frame of the user's code, else of a package, else of any code.
+
+        Where the user's files make code, what runs in such code is at the line that makes it; it has no
+        place in a file where there are several, and that of its caller is never its own.
+        """
         own = [spot for spot in stack if is_own(spot, self.facts)]
+        if not own and stack and str(stack[0][0]).startswith("<"):
+            making = list(lines_of(self.facts.get("own_files", []), _MAKES_CODE, self.facts))
+            own = making if len(making) == 1 else list(stack[:1]) if making else []
         packages = [spot for spot in stack if "-packages" in str(spot[0])]
         files = [spot for spot in stack if not str(spot[0]).startswith("<")]
         found = own or packages or files or list(stack)

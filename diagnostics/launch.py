@@ -29,7 +29,7 @@ from diagnostics.origin import Origin
 from diagnostics.output_errors import error_in
 from diagnostics.processes import Processes, end_all, is_alive
 from diagnostics.set_up import SetUp
-from diagnostics.source_places import here, is_own, where
+from diagnostics.source_places import absolute, here, is_own, line_of, where
 from diagnostics.standard_input import AT_A_TERMINAL
 from diagnostics.unpacking import agent_in, is_packed
 from downloader.core.redact import redact
@@ -51,6 +51,7 @@ _UNHEARD = 5.0  # seconds after --after in which an interpreter of a command mus
 _UNLOADED = 15.0  # seconds after --after in which one of a command must have loaded gevent
 _UNUSED = 5.0  # seconds after --after in which one that has loaded gevent must use it
 _OUTPUT = 65536  # bytes at the end of the output that are searched for an error
+_MAKES_THREADS = r"^[^#]*\b(\w*Executor|ThreadPool|Thread|Timer)\("
 _DEAF = 12.0  # seconds after which a process that reacts to no signal is not waited for
 _AGAIN = 2  # times that something is started again
 _SETTLES = 0.5  # seconds after which a process without the agent is the program, if nothing else starts
@@ -426,8 +427,9 @@ class _Watch:
                 f"{self._last_output()}"
             )
         if code > 0:
+            # That one was opened is not known: nothing may have listened there.
             notes.append(
-                f"the command ended with exit code {code}, after it had made HTTPS connections"
+                f"the command ended with exit code {code}, after it had tried HTTPS connections"
                 f"{self._last_output()}"
             )
         if not left["connected"] and self._at_a_terminal():
@@ -598,7 +600,12 @@ def _place(report: Mapping[str, Any]) -> str:
     patches = [each["caller"] for each in report["seen"].get("patches", ()) if each["caller"]]
     if patches and not own:
         # So do the threads that were started before gevent patched.
-        return f" (after the patching at {where(patches[-1], report['facts'])})"
+        at, facts = where(patches[-1], report["facts"]), report["facts"]
+        made = line_of(facts.get("own_files", []), _MAKES_THREADS, facts)
+        early = made and absolute(str(patches[-1][0]), facts) == made[0]
+        if made and early and made[1] < patches[-1][1]:
+            return f" (threads of {where(made, facts)} were started before the patching at {at})"
+        return f" (after the patching at {at})"
     others = [spot for spot in spots if not str(spot[0]).startswith("<")]
     return next((f" ({where(spot, report['facts'])})" for spot in own or others), "")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from diagnostics.evidence import Case
 from diagnostics.predicates import Found, pool_place
+from diagnostics.source_places import ending
 from diagnostics.waits import asleep, in_pool, queued
 
 __all__ = ["no_request", "rate_limit", "small_pool", "time_elsewhere"]
@@ -18,7 +19,8 @@ def rate_limit(case: Case) -> Found | None:
     how = "with a server of ours the time does not grow with its delay either"
     how = (how if case.observation.paced else "") if case.question.url else "however long the server does"
     return Found(
-        at, [", ".join(filter(None, [f"greenlets slept at {at}; {took}", how])), case.served_line()]
+        at,
+        [", ".join(filter(None, [f"greenlets slept{ending('at', at)}; {took}", how])), case.served_line()],
     )
 
 
@@ -30,7 +32,9 @@ def small_pool(case: Case) -> Found | None:
         return None
     waits = case.where(case.own_frame(parked["stack"]))
     at = pool_place(case, parked["stack"]) if in_pool(parked["stack"]) else waits
-    return Found(at, [f"{parked['most']} greenlets waited at once at {waits}", case.served_line()])
+    return Found(
+        at, [f"{parked['most']} greenlets waited at once{ending('at', waits)}", case.served_line()]
+    )
 
 
 def time_elsewhere(case: Case) -> Found | None:

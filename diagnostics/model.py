@@ -172,6 +172,9 @@ class Cause:
     explanation: str = ""
 
 
+NOT_MEASURED = "not measured: "  # what the reason begins with where a remedy could not be tried
+
+
 @dataclass(frozen=True)
 class Remedy:
     """A remedy that was tried, and its result.
@@ -187,6 +190,11 @@ class Remedy:
     line: str = ""
     where: str = ""
     why: str = ""
+
+    @property
+    def was_tried(self) -> bool:
+        """Return whether it was: some have a place that only the user can reach."""
+        return not self.why.startswith(NOT_MEASURED)
 
 
 @dataclass(frozen=True)

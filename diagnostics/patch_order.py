@@ -8,7 +8,7 @@ from typing import Any
 
 from diagnostics.evidence import Case
 from diagnostics.predicates import Found, error_text
-from diagnostics.source_places import Spot, absolute, is_own, line_of
+from diagnostics.source_places import Spot, absolute, ending, is_own, line_of
 from diagnostics.waits import in_network
 
 __all__ = ["early_context", "early_waiting", "too_late"]
@@ -32,7 +32,7 @@ def too_late(case: Case) -> Found | None:
     what = f"{keeper['module']} keeps the unpatched SSLContext; it" if keeper else "ssl"
     return Found(
         at,
-        [f"{what} was imported by {at}", f"afterwards {case.patch_line()}", error_text(case)],
+        [f"{what} was imported{ending('by', at)}", f"afterwards {case.patch_line()}", error_text(case)],
     )
 
 
@@ -94,7 +94,7 @@ def early_context(case: Case) -> Found | None:
         return None
     spot = early[0]["user"] or early[0]["caller"]
     evidence = [
-        f"an SSLContext was made by {case.where(spot)}, before {case.patch_line()}",
+        f"an SSLContext was made{ending('by', case.where(spot))}, before {case.patch_line()}",
         error_text(case),
     ]
     return Found(case.where(spot), evidence)
@@ -124,7 +124,9 @@ def early_waiting(case: Case) -> Found | None:
         return None
     what, spot = made
     at = case.where(spot)
-    return Found(at, [f"{what} was made by {at}, before {case.patch_line()}", case.held_line([held])])
+    return Found(
+        at, [f"{what} was made{ending('by', at)}, before {case.patch_line()}", case.held_line([held])]
+    )
 
 
 def _made(case: Case, stack: list[Spot]) -> tuple[str, Spot] | None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from diagnostics.evidence import Case
-from diagnostics.source_places import Spot
+from diagnostics.source_places import Spot, ending
 from diagnostics.waits import in_future, in_look_up, in_network, in_pool, in_sleep, in_turn, pool_made
 from downloader.core.redact import redact_url
 
@@ -74,9 +74,9 @@ def truststore(case: Case) -> Found | None:
         if not made or case.judgement.verdict != "error":
             return None
         at = case.event_at(made[0])
-        return Found(at, [f"{made[0]['cls']} was made by {at}", error_text(case)])
+        return Found(at, [f"{made[0]['cls']} was made{ending('by', at)}", error_text(case)])
     by = case.event_at(calls[-1]) if calls else case.where(case.own_line(r"inject_into_ssl"))
-    return Found(by, [f"truststore.inject_into_ssl() was called by {by}", error_text(case)])
+    return Found(by, [f"truststore.inject_into_ssl() was called{ending('by', by)}", error_text(case)])
 
 
 def ssl_left_out(case: Case) -> Found | None:
@@ -171,11 +171,11 @@ def pyopenssl(case: Case) -> Found | None:
     if case.pyopenssl is None or not _serialized(case) or not case.held_in_poll:
         return None
     injection = case.injection
-    by = f"injected by {case.event_at(injection)}" if injection else ""
+    by = f" injected{ending('by', case.event_at(injection))}" if injection else ""
     return Found(
         case.event_at(injection) if injection else case.where(case.context_made),
         [
-            f"{case.pyopenssl['cls']} carries the connections  {by}".rstrip(),
+            f"{case.pyopenssl['cls']} carries the connections {by}".rstrip(),
             "" if case.patched.get("select") else f"select is not patched: {case.patch_line()}",
             case.held_line(case.held_in_poll),
         ],
@@ -188,7 +188,7 @@ def gevent_openssl(case: Case) -> Found | None:
         return None
     calls = [each for each in case.seen["injections"] if each["module"].startswith("gevent_openssl")]
     at = case.event_at(calls[-1]) if calls else found.where
-    return Found(at, [f"gevent-openssl was applied by {at}", *found.evidence])
+    return Found(at, [f"gevent-openssl was applied{ending('by', at)}", *found.evidence])
 
 
 def own_context(case: Case) -> Found | None:
@@ -196,7 +196,9 @@ def own_context(case: Case) -> Found | None:
     if found is None or case.copy in case.facts["injected_copies"]:
         return None
     at = case.where(case.context_made)
-    return Found(at, [f"a pyOpenSSL context was made by {at}, without an injection", *found.evidence])
+    return Found(
+        at, [f"a pyOpenSSL context was made{ending('by', at)}, without an injection", *found.evidence]
+    )
 
 
 def vendored(case: Case) -> Found | None:
@@ -317,7 +319,7 @@ def own_lock(case: Case) -> Found | None:
     return Found(
         case.where(spot),
         [
-            f"{parked['most']} greenlets waited for each other at {case.where(spot)}",
+            f"{parked['most']} greenlets waited for each other{case.at(spot)}",
             _at(case, parked),
             case.served_line(),
         ],
@@ -373,8 +375,8 @@ def unexplained(case: Case) -> Found | None:
 
 
 def _at(case: Case, parked: dict[str, list[tuple[str, int, str]]]) -> str:
-    frames = [case.where(spot) for spot in parked["stack"][:4]]
-    return "waiting at " + " < ".join(frames)
+    frames = " < ".join(filter(None, (case.where(spot) for spot in parked["stack"][:4])))
+    return f"waiting at {frames}" if frames else ""
 
 
 def _waited(case: Case) -> float:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from diagnostics import predicates, source_places, start_remedies
 from diagnostics.errors import ProbeError
 from diagnostics.evidence import Case
-from diagnostics.model import Observation, Remedy
+from diagnostics.model import NOT_MEASURED, Observation, Remedy
 from diagnostics.source_places import Spot
 from diagnostics.verdict import judge
 from diagnostics.waits import blocking_arguments, in_pool
@@ -145,7 +145,7 @@ def _patch_earlier(case: Case) -> list[Plan]:
                 where = f"as the file {earlier} beside {case.shown(file)}, which it precedes"
                 return [Plan(line, where, {"place": "pth", "file": folder, "name": earlier})]
     if case.seen["early"]:
-        why = "not measured: a command's .pth files have run before it can be changed; check it with --app"
+        why = f"{NOT_MEASURED}a command's .pth files have run before it can be changed; check it with --app"
         return [Plan("import gevent.monkey; gevent.monkey.patch_all()", "in an earlier .pth file", {}, why)]
     return []
 
@@ -275,8 +275,8 @@ KNOWN = {
 
 
 def is_known(case: Case, codes: Iterable[str]) -> bool:
-    """Return True if one of ``codes`` has a place in this case."""
-    return any(KNOWN[code].plans(case) for code in codes)
+    """Return True if one of ``codes`` has a place in this case where it can be tried."""
+    return any(not plan.why for code in codes for plan in KNOWN[code].plans(case))
 
 
 def measure_again(

@@ -37,7 +37,8 @@ def show(question: Question, found: Diagnosis, console: Console, fixed: bool, pr
     elif found.verdict == "concurrent":
         pass  # a limit that the program sets itself
     elif found.causes and fixed:
-        text = "no remedy that was tried helps" if found.tried else "no remedy is known that could be tried"
+        any_tried = any(each.was_tried for each in found.tried)
+        text = "no remedy that was tried helps" if any_tried else "no remedy is known that could be tried"
         console.print(Text.assemble(("fix   ", "bold"), text))
     elif found.fixable:
         console.print(
@@ -46,7 +47,9 @@ def show(question: Question, found: Diagnosis, console: Console, fixed: bool, pr
     for remedy in found.tried:
         wall = f" ({remedy.wall_s:.2f} s)" if remedy.wall_s is not None else ""
         tried = Text.assemble(
-            ("tried ", "bold"), (remedy.line, "cyan"), f"   {remedy.where}   {remedy.why}{wall}"
+            ("tried " if remedy.was_tried else "known ", "bold"),
+            (remedy.line, "cyan"),
+            f"   {remedy.where}   {remedy.why}{wall}",
         )
         console.print(tried)
     if profile:

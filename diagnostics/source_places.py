@@ -15,6 +15,7 @@ from downloader.core.redact import redact
 
 __all__ = [
     "absolute",
+    "ending",
     "first_statement",
     "here",
     "is_own",
@@ -30,6 +31,11 @@ Spot = Sequence[Any]  # file, line, function; column, in what the user wrote wit
 _LONGEST = 80  # characters of a statement
 _LARGEST = 4 << 20  # bytes of a source
 _PACKED = re.compile(r"\.(whl|egg)/")  # a folder that is a package by itself, as pex makes them
+
+
+def ending(word: str, place: str) -> str:
+    """Return ``place`` as the end of a clause, with the ``word`` in front; "" where there is none."""
+    return f" {word} {place}" if place else ""
 
 
 def where(spot: Spot | None, facts: dict[str, Any]) -> str:

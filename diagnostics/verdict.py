@@ -210,7 +210,10 @@ def _limit(question: Question, seen: Observation, pairs: list[_Pair], slope: flo
         return ""
     many = question.requests
     if min(each.excess for each in pairs) >= _TELLING:
-        return limit_of(result, many, min(each.together(many) for each in pairs))
+        limit = limit_of(result, many, min(each.together(many) for each in pairs))
+        # Greenlets that wait for threads look as if they waited in a queue.
+        all_at_once = all(each.served and each.chain == 1.0 and each.served.peak >= many for each in pairs)
+        return "" if limit == "small-pool" and all_at_once else limit
     peaks = [each.served.peak for each in pairs if each.served and each.chain == 1.0]
     if len(peaks) < len(pairs) or not 1 < max(peaks) <= many / 2:
         return ""

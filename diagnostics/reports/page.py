@@ -156,7 +156,8 @@ def _remedies(body: Element, found: Diagnosis, fixed: bool) -> None:
     for number, remedy in enumerate(found.remedies, 1):
         _remedy(rows, f"{number}. {remedy.summary}", remedy, scale, "after")
     for remedy in found.tried:
-        _remedy(rows, f"Does not help: {remedy.summary}", remedy, scale, "before")
+        helps = "Does not help" if remedy.was_tried else "Could not be tried"
+        _remedy(rows, f"{helps}: {remedy.summary}", remedy, scale, "before")
     text = f"{found.requests} requests at once, each of which waits {found.delay_s:g} s."
     inside(section, "p", text, class_="quiet")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from io import StringIO
 from typing import Any
 
@@ -10,7 +11,7 @@ from rich.console import Console
 from diagnostics.causes import explain
 from diagnostics.evidence import Case
 from diagnostics.examine import diagnose
-from diagnostics.model import Diagnosis, Observation, Question, Target
+from diagnostics.model import Diagnosis, Observation, Question, Remedy, Target
 from diagnostics.report import show
 from diagnostics.verdict import judge
 
@@ -25,6 +26,16 @@ FACTS: dict[str, Any] = {
     "injected_copies": [],
     "gevent_openssl": [],
     "threadpool": 10,
+}
+# What a diagnosis has of the process besides.
+OF_A_DIAGNOSIS: dict[str, Any] = {
+    "python": "3.11.0",
+    "implementation": "cpython",
+    "packages": {},
+    "pyopenssl_injected": False,
+    "truststore_injected": False,
+    "gevent": "26.9.0",
+    "openssl": "",
 }
 SEEN: dict[str, Any] = {
     "imports": {},
@@ -152,3 +163,66 @@ def test_sockets_that_python_2_refuses_to_mix_are_named():
     unpatched = {**PATCHED, "socket": False}
     assert explained({"rounds": [failed]}, patched=unpatched) == ["sockets-unpatched"]
     assert explained({"rounds": [failed]}) != ["sockets-unpatched"]
+
+
+def test_no_sentence_ends_in_an_empty_place():
+    # What runs in threads of a pool has no line of the user's, neither where it waits nor where it is made.
+    parked = {"stack": [], "most": 9, "seconds": 9.0, "during": 9.0}
+    for wall, few, told in ((0.5, 0.0, "waited at once"), (2.1, 2.0, "waited for each other")):
+        rounds = [once(10, 0.0, 0.1), once(10, 0.2, wall)]
+        found = observation({"rounds": rounds, "parked": [parked], "seconds": 4.1, "looked": 4.1})
+        counts = {"requests": 10, "peak": 5, "levels": [0.0, few, 0.0, 0.0, 0.0, 0.4]}
+        found.served.update({run: counts for run in ("r0.0", "r0.2")})
+        said = [
+            line for cause, _ in explain(Case(ASK, found, judge(ASK, found))) for line in cause.evidence
+        ]
+        assert any(told in line for line in said), said
+        assert not [line for line in said if line.rstrip().endswith((" at", " by", " of", "waiting"))]
+
+
+def test_made_code_is_at_the_line_that_makes_it_and_never_at_that_of_its_caller(tmp_path):
+    app = tmp_path / "app.py"
+    stack = [
+        ["<generated code string>", 4, "hook"],
+        ["/py/lib/site-packages/requests/hooks.py", 45, "call"],
+    ]
+    ask = Case(ASK, observation({}, own_files=[str(app)]), judge(ASK, observation({"rounds": []})))
+    for text, place in (
+        ("import requests\nexec(HOOK)\n", f"{app}:2"),
+        ("exec(HOOK)\nexec(OTHER)\n", "generated code string"),
+        ("import requests\n", "/py/lib/site-packages/requests/hooks.py:45"),
+    ):
+        app.write_text(text)
+        assert ask.where(ask.own_frame(stack)) == place
+
+
+def test_greenlets_that_wait_for_threads_which_all_make_requests_are_no_small_pool():
+    parked = {
+        "stack": [["/py/site-packages/gevent/event.py", 3, "get"]],
+        "most": 10,
+        "seconds": 9.0,
+        "during": 9.0,
+    }
+    rounds = [once(10, 0.0, 0.1), once(10, 0.2, 0.5)]
+    for peak, codes in ((10, []), (4, ["small-pool"])):
+        found = observation({"rounds": rounds, "parked": [parked]})
+        counts = {"requests": 10, "peak": peak, "levels": [0.0] * peak + [0.2]}
+        found.served.update({run: counts for run in ("r0.0", "r0.2")})
+        assert [cause.code for cause, _ in explain(Case(ASK, found, judge(ASK, found)))] == codes
+
+
+def test_remedy_that_could_not_be_tried_is_not_said_to_have_been():
+    untried = Remedy(
+        "patch-before-everything", "patch first", None, "error", "patch_all()", "there", "not measured: x"
+    )
+    failed = replace(untried, why="still serialized")
+    for tried, told, row in (
+        ([untried], "no remedy is known that could be tried", "known"),
+        ([untried, failed], "no remedy that was tried helps", "tried"),
+    ):
+        rounds = [once(10, 0.0, 0.1), once(10, 0.2, 2.1)]
+        found = diagnose(ASK, observation({"rounds": rounds}, **OF_A_DIAGNOSIS))
+        text = StringIO()
+        show(ASK, replace(found, remedies=[], tried=tried), Console(file=text, width=200), True, False)
+        assert told in text.getvalue()
+        assert f"\n{row} " in text.getvalue()

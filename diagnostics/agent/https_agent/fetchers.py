@@ -357,6 +357,11 @@ class Connecting(object):
         """Note that those wait for their turn that might have been idle."""
         self._wait_for(self.line)
 
+    def let_idle(self):
+        # type: () -> None
+        """Note where those wait of which it was not seen that it is for their turn."""
+        self.sharing.idle = [each.spot for each in self.line if each.spot is not None]
+
     def using(self, places):
         # type: (List[turns.Place]) -> List[Any]
         """Return the greenlets at ``places`` that make a request."""

@@ -20,6 +20,7 @@ from . import (
     facts,
     fetchers,
     frames,
+    linger,
     main_end,
     native,
     pause,
@@ -77,6 +78,8 @@ class Agent(object):
         self._prefixes = []  # type: List[str]
         self._arrived = None  # type: Optional[List[Any]]  # greenlets at a connection, while it is observed
         self._at = {}  # type: Dict[int, Any]  # of each of them, by its number: the frame that connects
+        # What a greenlet does that is let on, while it is seen whether the turn is passed on.
+        self._lingers = None  # type: Optional[Callable[[Any], None]]
         self._unlike = None  # type: Any  # where a client fetches that is not the one that is measured
         self._broken = False  # its end is a RecursionError of ssl
         self._left = None  # type: Optional[Dict[str, Any]]  # what the program had done, where it ends
@@ -390,6 +393,8 @@ class Agent(object):
             self._arrived.append(current)
             self._at[id(current)] = frame
             self._pause.wait(self.spec["limit"])
+            if self._lingers is not None:
+                self._lingers(frame)
             return
         stands_by = any(each() is current for each in self._bystanders)
         if stands_by or (self._running is not None and not self._running.began(current)):
@@ -490,6 +495,7 @@ class Agent(object):
 
     def _probe(self, frame):
         # type: (Optional[FrameType]) -> None
+        self._pool_threads.end()
         options = self.options()
         options["waits"] = self._go_on
         connecting = fetchers.Connecting(frame) if frame is not None else None
@@ -565,8 +571,11 @@ class Agent(object):
             connecting.look_at(turns.places(arrived, (stopped, choice.current())))
             if connecting.may_take_turns():
                 self._look_again(connecting, stopped, sleep)
-                if connecting.may_be_idle() and self._pass_on(connecting, sleep):
-                    connecting.take_turns()
+                if connecting.may_be_idle():
+                    if self._pass_on(connecting, sleep):
+                        connecting.take_turns()
+                    else:
+                        connecting.let_idle()
         except Exception:  # what the application's objects raise; its own request must not fail of it
             pass
         self._arrived, self._at = None, {}
@@ -618,7 +627,12 @@ class Agent(object):
             self._arrived = []
             self._pause.let_on()
 
-        return turns.pass_on(connecting.line, using, let_on, sleep)
+        self._lingers = linger.at(connecting.line, sleep)
+        try:
+            return turns.pass_on(connecting.line, using, let_on, sleep)
+        finally:
+            self._lingers = None
+            linger.end()
 
     def _note_bystanders(self):
         # type: () -> None

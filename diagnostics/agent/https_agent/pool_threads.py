@@ -3,20 +3,28 @@
 A thread that connects looks where the others are, once as many as will have come to a connection, too. What
 waits in C has no frame, so a lock is known by the names that the waiting function uses. After a login that
 is made once, the others come to a connection; so it is a turn only where the same is seen twice in a row.
+
+Who waits otherwise in a function that leads to the request, for a condition, in a queue or asleep, may be
+idle. There it is a turn if three times in a row one of them is at a connection just after the request of
+another has ended, and nobody before (``_is_handed_on``).
 """
 
 import opcode
 import sys
 
-from . import clocks, fetchers, frames, native, sampler, turns
+from . import clocks, fetchers, frames, linger, native, sampler, turns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
-    from typing import Any, List, Optional, Set
+    from typing import Any, Dict, List, Optional, Set
 
-_LOOKS = 8  # as many at most: each holds a request up
+_LOOKS = 12  # as many at most: each holds a request up
 _TWICE = 2
+_TIMES = 3  # the first requests may lead to one another
+_SOON = 0.15  # seconds without a CPU after a request in which the next one is at its connection
+_LINGERS = 0.1
+_LONGER = 0.2  # seconds by which each next one is held up longer: work that comes regularly comes meanwhile
 _OBSERVES = 0.3  # seconds without a CPU in which others may come to a connection
 _QUIET = 0.1  # seconds without another one after which no more are expected
 _SLEEPS = 0.01
@@ -33,40 +41,63 @@ class PoolThreads(object):
         self._left, self._seen = _LOOKS, 0
         self._found = []  # type: List[frames.Spot]
         self.using = 1
+        self._last = None  # type: Optional[_Seen]  # what the last one saw that came alone
+        self._had = set()  # type: Set[int]  # threads that have had a turn
+        self._handed = 0  # how often in a row one has followed on another
 
     @property
     def waiting(self):
         # type: () -> List[frames.Spot]
         """Return where they wait, with the place of most first."""
-        return self._found if self._seen >= _TWICE else []
+        if self._over:
+            return []
+        return self._found if self._seen >= _TWICE or self._handed >= _TIMES else []
 
     def connects(self, frame, pool):
         # type: (Optional[FrameType], Any) -> None
         """Note that the current thread, one of ``pool``, connects or requests; look at the others."""
         self._arrived.add(sampler.get_ident())
+        if self._last is not None and self._last.own == sampler.get_ident() and not self._last.has_ended:
+            return  # for the same request
         if self._looking or self._over or self._left <= 0 or pool.maxsize < turns.SOME:
             return
         self._looking = True
         try:
             self._left -= 1
+            self._handed = self._handed + 1 if self._is_handed_on() else 0
+            self.end()
             self._look(frame, pool)
         except Exception:  # what the application's objects raise; its own request must not fail of it
-            self._over, self._seen = True, 0
+            self._over = True
         finally:
             self._looking = False
+
+    def end(self):
+        # type: () -> None
+        """Have nobody linger any more."""
+        if self._last is not None:
+            self._had.add(self._last.own)
+            self._last.lingers.end()
+            self._last = None
+
+    def _is_handed_on(self):
+        # type: () -> bool
+        """Return whether the current thread follows on the last one, while all others still wait."""
+        last, own = self._last, sampler.get_ident()
+        if last is None or last.own == own or not (own in last.line or own in self._had):
+            return False
+        ended, threads = last.lingers.ended, sys._current_frames()
+        if ended is None or _idle() - ended > _SOON:
+            return False
+        return all(_is_in(threads.get(each), code) for each, code in last.line.items() if each != own)
 
     def _look(self, frame, pool):
         # type: (Optional[FrameType], Any) -> None
         own = sampler.get_ident()
         self._arrived = set([own])
-        count, began = 1, _idle()
-        last = began
-        while _idle() - began < _OBSERVES and _idle() - last < _QUIET:
-            sampler._sleep(_SLEEPS)
-            if len(self._arrived) > count:
-                count, last = len(self._arrived), _idle()
+        self._let_arrive(_OBSERVES, _QUIET)
         codes = turns.codes_of(frame) | turns.around_of(frame)
-        using, spots = 1, []  # type: int, List[frames.Spot]
+        using, spots, line = 1, [], []  # type: int, List[frames.Spot], List[Any]
         for ident, other in list(sys._current_frames().items()):
             if ident == own or native.pool_of(other) is not pool:
                 continue
@@ -76,12 +107,71 @@ class PoolThreads(object):
             spot = _waits(other, codes)
             if spot is not None:
                 spots.append(spot)
+            outer = turns.outer_frame(other)
+            if outer is not None and codes & (turns.codes_of(outer) | turns.around_of(outer)):
+                line.append(
+                    (ident, outer.f_code, outer.f_lineno, frames.user(outer) or frames.caller(outer))
+                )
         if turns.stand(using, spots):
             self._seen += 1
             if len(spots) > len(self._found):  # there are ever fewer towards the end
                 self._found, self.using = sorted(spots, key=lambda each: -spots.count(each)), using
         elif using > 1:
-            self._seen, self._over = 0, True
+            self._over = True
+        codes_of = [code for _, code, _, _ in line]
+        line = [each for each in line if codes_of.count(each[1]) == max(map(codes_of.count, codes_of))]
+        if using == 1 and turns.stand(1, line):
+            self._let_arrive(_LONGER * (1 + self._handed), _LONGER * (1 + self._handed))
+            if len(self._arrived) == 1:
+                self._begin(frame, line)
+                self._left = self._left if self._handed < _TIMES else 0  # that is enough
+            else:
+                self._over = True
+
+    def _let_arrive(self, seconds, quiet):
+        # type: (float, float) -> None
+        """Let others come to a connection, for so many seconds, until nobody has for ``quiet`` seconds."""
+        count, began = len(self._arrived), _idle()
+        last = began
+        while _idle() - began < seconds and _idle() - last < quiet:
+            sampler._sleep(_SLEEPS)
+            if len(self._arrived) > count:
+                count, last = len(self._arrived), _idle()
+
+    def _begin(self, frame, line):
+        # type: (Optional[FrameType], List[Any]) -> None
+        """See who follows on the request of the current thread, which is alone, while a ``line`` waits."""
+        code = line[0][1]
+        line = [each for each in line if each[1] is code]
+        spots = [spot for _, _, _, spot in line]
+        if self._seen < _TWICE and len(spots) > len(self._found):
+            self._found = sorted(spots, key=lambda each: -spots.count(each))
+        # Not the last one of them: who has had the turn may be at its end still.
+        numbers = [number for _, _, number, _ in line]
+        number = max(numbers, key=numbers.count)
+        lingers = linger.Linger(code, number, lambda: sampler._sleep(_LINGERS), sampler.get_ident, True)
+        self._last = _Seen(sampler.get_ident(), lingers, dict((ident, code) for ident, _, _, _ in line))
+        lingers.begin(frame)
+
+
+class _Seen(object):
+    """What the thread ``own`` has seen at its connection: ``line``: the functions of those that wait."""
+
+    def __init__(self, own, lingers, line):
+        # type: (int, linger.Linger, Dict[int, Any]) -> None
+        self.own, self.lingers, self.line = own, lingers, line
+
+    @property
+    def has_ended(self):
+        # type: () -> bool
+        return self.lingers.ended is not None
+
+
+def _is_in(frame, code):
+    # type: (Optional[FrameType], Any) -> bool
+    """Return whether a thread is in the function ``code`` still, and makes no request."""
+    outer = turns.outer_frame(frame)
+    return outer is not None and outer.f_code is code
 
 
 def _idle():

@@ -98,13 +98,14 @@ class Sharing(object):
 
     ``own``: each has locks of its own; ``evidence``: SHARED, OWN or UNCLEAR; ``seen``: how many greenlets
     were seen with a client, the one that is measured ``at`` a line; ``waiting``: where others waited for
-    their turn, while so many were ``using`` one.
+    their turn, while so many were ``using`` one; ``idle``: where they did, for their turn or for work.
     """
 
     def __init__(self, many, own, evidence, seen):
         # type: (int, bool, str, int) -> None
         self.many, self.own, self.evidence, self.seen = many, own, evidence, seen
         self.using, self.waiting = seen, []  # type: int, List[frames.Spot]
+        self.idle = []  # type: List[frames.Spot]
         self.at = None  # type: Optional[frames.Spot]
 
 

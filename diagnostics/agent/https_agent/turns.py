@@ -28,6 +28,9 @@ _TIMES = (
 _LONGEST = 1.0  # seconds; who sleeps for longer does not poll for its turn
 _LOOKS = 0.01
 _SOON = 0.1  # seconds after a request in which it is another's turn
+_LONGER = (
+    0.25  # seconds by which each next request is held up longer: work that comes regularly comes meanwhile
+)
 _ENDS = 2.0  # seconds in which a request should end
 _GREENLETS = 100  # that are looked at
 OF_LOCKS = ("threading.py", "thread.py", "lock.py", "lock.pyx", "_semaphore.py")
@@ -73,7 +76,9 @@ class Wait(object):
         # type: (Any, str, FrameType, bool, bool) -> None
         self.greenlet, self.kind, self.turn, self.lent = greenlet, kind, turn, lent
         self.spot = frames.user(outer) or frames.caller(outer)
-        self.at = outer.f_code, outer.f_lasti
+        # One that polls may also be asleep in what it asks: gevent's locks let others run there.
+        self.at = outer.f_code, outer.f_lasti if kind != SLEEP else None
+        self.number = outer.f_lineno
         self._calls = outer, _codes(greenlet.gr_frame, outer)
         self.seconds = 0.0  # for which it sleeps
         self.shares = False  # those that have a client have come through its function
@@ -83,6 +88,8 @@ class Wait(object):
         # type: () -> bool
         """Return whether it still waits there."""
         outer = outer_frame(self.greenlet.gr_frame)
+        if outer is not None and self.kind == SLEEP:
+            return outer.f_code is self.at[0] and _sleeps(self.greenlet.gr_frame) is not None
         return outer is not None and (outer.f_code, outer.f_lasti) == self.at
 
     def stays(self):
@@ -183,8 +190,8 @@ def _wait(place, codes, variables, around):
     if outer is None or place.connects or place.greenlet.parent is None:
         return None
     kind, seconds = _kind(place, outer), _sleeps(place.frame)
-    if not kind and seconds is not None and seconds <= _LONGEST:
-        kind = SLEEP
+    if kind in ("", EVENT) and seconds is not None and seconds <= _LONGEST:
+        kind = SLEEP  # also where an event is to end it earlier
     if not kind:
         return None
     if not frames.is_users(outer):
@@ -207,11 +214,18 @@ def _wait(place, codes, variables, around):
 
 def _sleeps(frame):
     # type: (Any) -> Optional[float]
-    """Return for how many seconds ``frame`` sleeps, None where it does not."""
-    code = frame.f_code
-    if code.co_name != "sleep" or os.path.basename(code.co_filename) != "hub.py":
-        return None
-    seconds = frame.f_locals.get("seconds")
+    """Return for how many seconds ``frame`` sleeps or waits for an event, None where it does not."""
+    seconds = None  # type: Any
+    while frame is not None and not frames.is_users(frame):
+        name, file = frame.f_code.co_name, os.path.basename(frame.f_code.co_filename)
+        if name == "sleep" and file == "hub.py":
+            seconds = frame.f_locals.get("seconds")
+            break
+        if name == "wait" and file in OF_LOCKS:
+            seconds = frame.f_locals.get("timeout")
+        elif seconds is not None or file not in OF_LOCKS:
+            break
+        frame = frame.f_back
     return float(seconds) if isinstance(seconds, (int, float)) else None
 
 
@@ -345,14 +359,17 @@ def pass_on(waits, using, let_on, pause):
     ``using``: gives the greenlets that make one, and whether they are stopped at it; ``let_on``: lets
     these go on; ``pause``: lets the program go on for so many seconds.
     """
-    known = _started()
-    return all(_goes_on(waits, using, let_on, pause, known) for _ in range(_TIMES)) and len(using()) < 2
+    known, had = _started(), []  # type: List[Any], List[Any]
+    return (
+        all(_goes_on(waits, using, let_on, pause, known, had) for _ in range(_TIMES)) and len(using()) < 2
+    )
 
 
-def _goes_on(waits, using, let_on, pause, known):
-    # type: (List[Wait], Callable[[], List[Tuple[Any, bool]]], Callable[[], None], Callable[[float], None], List[Any]) -> bool
-    polls = max([each.seconds for each in waits] or [0.0])
-    soon = polls + _SOON
+def _goes_on(waits, using, let_on, pause, known, had):
+    # type: (List[Wait], Callable[[], List[Tuple[Any, bool]]], Callable[[], None], Callable[[float], None], List[Any], List[Any]) -> bool
+    """Return whether it is another's turn after this request; ``had``: those that have had one."""
+    polls, soon = polls_of(waits), soon_after(waits)
+    waits = [each for each in waits if not any(each.greenlet is other for other in had)]
     found = using()
     if not found:
         pause(soon)
@@ -364,7 +381,7 @@ def _goes_on(waits, using, let_on, pause, known):
     [(greenlet, stopped)] = found
     request = Request(greenlet)
     if stopped:
-        pause(soon)
+        pause(soon + _LONGER * len(had))
     if _gone(waits, pause):
         return False  # not for this request
     let_on()
@@ -381,8 +398,30 @@ def _goes_on(waits, using, let_on, pause, known):
         pause(_LOOKS)
     pause(polls)
     gone = _gone(waits, pause)
-    ahead = not gone and _is_ahead(waits, using(), known)
+    had.append(greenlet)
+    ahead = not gone and (_is_ahead(waits, using(), known) or _is_back(using(), had))
     return request.has_ended() and (len(gone) == 1 or ahead)
+
+
+def _is_back(found, had):
+    # type: (List[Tuple[Any, bool]], List[Any]) -> bool
+    """Return whether the only greenlet with a request is one that ``had`` another, and not the last.
+
+    It waited for its next one beside those that still do.
+    """
+    return len(found) == 1 and found[0][0] is not had[-1] and any(found[0][0] is each for each in had[:-1])
+
+
+def polls_of(waits):
+    # type: (List[Wait]) -> float
+    """Return for how many seconds they sleep between two looks."""
+    return max([each.seconds for each in waits] or [0.0])
+
+
+def soon_after(waits):
+    # type: (List[Wait]) -> float
+    """Return the seconds after a request in which one of them goes on, if it is its turn."""
+    return polls_of(waits) + _SOON
 
 
 def _is_ahead(waits, found, known):

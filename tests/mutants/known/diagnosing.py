@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from syntax import Replacement
+
 from known.mutant import Mutant
 
 __all__ = ["KNOWN"]
@@ -303,17 +305,41 @@ KNOWN = (
         "threads of a pool are not looked at",
         "a program whose threads take turns at a lock is called concurrent",
         "PoolThreads.waiting",
-        "self._seen >= _TWICE",
-        "False",
+        "self._found if self._seen >= _TWICE or self._handed >= _TIMES else []",
+        "[]",
         (f"{SCENARIO}[threads_in_turn/locked]", f"{SCENARIO}[threads_in_turn/applied]"),
     ),
     Mutant(
         "a login in a thread is a turn",
         "a healthy program has no verdict, since its threads wait for a login",
-        "PoolThreads._look",
-        "self._seen, self._over = 0, True",
-        "self._over = True",
+        "PoolThreads.waiting",
+        "self._over",
+        "False",
         (f"{SCENARIO}[threads_in_turn/login]",),
+    ),
+    Mutant(
+        "who waits in a queue or for a condition in a thread is idle",
+        "a program whose threads hand on a token, or take turns with a condition, is called concurrent",
+        "PoolThreads.waiting",
+        "self._handed >= _TIMES",
+        "False",
+        (f"{SCENARIO}[threads_hand_on/condition]", f"{SCENARIO}[threads_hand_on/token]"),
+    ),
+    Mutant(
+        "who is given work at regular times is handed a turn",
+        "a healthy program has no verdict whose idle threads get one job after the other",
+        "PoolThreads._look",
+        "self._let_arrive(_LONGER * (1 + self._handed), _LONGER * (1 + self._handed))",
+        "pass",
+        (f"{SCENARIO}[threads_hand_on/regular 0.2]",),
+    ),
+    Mutant(
+        "who takes the turn again at once has all the work",
+        "a program whose greenlets poll for their turn each time is called concurrent",
+        "Agent._delay_connection",
+        "self._lingers is not None",
+        "False",
+        (f"{SCENARIO}[polled_turns/flag]", f"{SCENARIO}[polled_turns/lock]"),
     ),
     Mutant(
         "a lock without a name is none",
@@ -322,6 +348,7 @@ KNOWN = (
         "_enters(outer) or _knows_taken_lock(outer)",
         "_knows_taken_lock(outer)",
         (f"{SCENARIO}[threads_in_turn/looked up]",),
+        more=(Replacement("PoolThreads.waiting", "self._handed >= _TIMES", "False"),),
     ),
     Mutant(
         "who polls has to be next",
