@@ -51,6 +51,8 @@ def download(config: Config) -> Report:
     ConfigError (also for the source ``-``: standard input belongs to the caller), InUse, DestinationError,
     JournalError, UnsafeProcess, BootError.
     """
+    if not isinstance(config, Config):
+        raise ConfigError(f"download() takes a Config, not {type(config).__name__}")
     if config.source == "-":
         raise ConfigError("standard input cannot be the source of download(); give a file")
     if config.dry_run:

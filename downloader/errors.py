@@ -97,7 +97,8 @@ class FetchError(Exception):
     further attempt can succeed, whatever ``FAILURES`` says about the code. ``unreachable``: no packet came
     back in all of --connect-timeout. ``sets_cookie``: the name of the first cookie that the refusal
     sets, "" for none, where nobody has read it yet.
-    ``cookie_came``: the request was sent without a cookie, and by now there is one for it.
+    ``cookie_came``: by now there is a cookie for the request that it was sent without, by its name;
+    ``cookie_renewed``: by now it has other cookies, whatever their names.
     """
 
     def __init__(self, code: str, detail: str = "", retry_after: float | None = None) -> None:
@@ -112,6 +113,7 @@ class FetchError(Exception):
         self.unreachable = False
         self.sets_cookie = ""
         self.cookie_came = False
+        self.cookie_renewed = False
 
     def __str__(self) -> str:
         return f"{self.code}: {self.detail}" if self.detail else self.code

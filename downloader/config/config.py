@@ -225,6 +225,15 @@ class Config(ReportOptions, ClusterOptions, HttpOptions, LimitOptions, SourceOpt
 
 
 _FLAGS = {option.name: option.flag for option in OPTIONS}
+_TEXTS = (
+    "journal_endpoint_url",
+    "journal_region",
+    "no_proxy",
+    "ray_address",
+    "scratch",
+    "colon",
+    "column_types",
+)
 
 
 def _validate(config: Config) -> None:
@@ -253,6 +262,14 @@ def _validate(config: Config) -> None:
     if re.search(r"[^\x20-\x7e]", config.user_agent):
         raise ConfigError("--user-agent is not printable ASCII")
     check_proxies(config.proxies)
+
+
+def _is_encodable(path: str) -> bool:
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _settle_places(config: Config) -> None:
@@ -320,8 +337,9 @@ def _check_types(config: Config) -> None:
                 value = os.path.join(os.curdir, value)  # a path is never the word
         try:
             value = msgspec.convert(value, kind)
-        except msgspec.ValidationError as error:
-            problem = str(error)
+        except (msgspec.ValidationError, UnicodeEncodeError) as error:
+            # Text with lone surrogates, as the names of files have, is valid as text only.
+            problem = str(error) if isinstance(error, msgspec.ValidationError) else "text that is not valid"
             if isinstance(given, str) and get_origin(kind) is Literal:
                 problem = f"must be one of {', '.join(map(repr, get_args(kind)))}"
             raise ConfigError(f"Config.{name}: {problem}") from None
@@ -337,6 +355,15 @@ def _check_source(config: Config) -> None:
     for name in PATHS:
         if "\0" in getattr(config, name):
             raise ConfigError(f"{_FLAGS[name]}: the path has a NUL in it")
+        if not _is_encodable(getattr(config, name)):
+            raise ConfigError(f"{_FLAGS[name]}: no file has such a name: {shown(getattr(config, name))}")
+    if not _is_encodable(config.source):
+        raise ConfigError(f"SOURCE: no file has such a name: {shown(config.source)}")
+    for name in _TEXTS:
+        if "\0" in getattr(config, name):
+            raise ConfigError(f"Config.{name} has a NUL in it")
+    if config.naming not in range(NAMING + 1):
+        raise ConfigError(f"Config.naming must be 0 to {NAMING}")
     kind = config.source_kind
     check_options("source_options", config.source_options, kind)
     kind.check(config)

@@ -8,10 +8,12 @@ when they are needed, since they belong to higher layers.
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from downloader.config.option import Option, one_of
+from downloader.core.naming import shown
 from downloader.errors import ConfigError
 
 __all__ = ["Extension", "Extensions", "Option", "check_options", "one_of", "value_of"]
@@ -112,11 +114,24 @@ def check_options(field: str, given: Mapping[str, Any], extension: Extension) ->
                 f"Config.{field}: {name!r} is no option of {extension.name!r}, which has "
                 f"{', '.join(known) or 'none'}"
             )
-        if known[name].default is False:
-            if not isinstance(value, bool):
-                raise ConfigError(f"Config.{field}: {name!r} is {value!r}, and must be True or False")
-        elif known[name].type is str and not isinstance(value, str):
-            raise ConfigError(f"Config.{field}: {name!r} is {value!r}, which is not text")
+        if problem := _problem(known[name], value):
+            raise ConfigError(f"Config.{field}: {name!r} is {shown(repr(value))}, {problem}")
+
+
+def _problem(option: Option, value: Any) -> str:
+    """Return what is wrong with ``value`` of ``option``, "" if nothing is: its type, and a NUL."""
+    default = option.default
+    if isinstance(default, bool):
+        return "" if isinstance(value, bool) else "and must be True or False"
+    if isinstance(default, (int, float)):
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        whole = isinstance(value, int) or isinstance(default, float)
+        return "" if number and whole and math.isfinite(value) else "which is not a number for it"
+    if option.type is str and not isinstance(value, str):
+        return "which is not text"
+    if value is None or isinstance(value, bytes):
+        return "which is no value for it"
+    return "which has a NUL in it" if isinstance(value, str) and "\0" in value else ""
 
 
 def value_of(name: str, given: Mapping[str, Any], extension: Extension) -> Any:

@@ -510,10 +510,12 @@ class ReportOptions:
         section=_REPORTS,
         written="-v",
         is_count=True,
+        minimum=0,
+        maximum=LARGEST_INTEGER,
     )
     quiet: bool = option(
         default=False,
-        help="No report but --json, and only errors on stderr.",
+        help="No report or list of --dry-run but --json, and only errors on stderr.",
         section=_REPORTS,
         written="-q",
     )

@@ -7,7 +7,7 @@ import msgspec
 __all__ = ["SliceContext"]
 
 
-class SliceContext(msgspec.Struct, frozen=True):
+class SliceContext(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A slice of a larger job, and what that job knows.
 
     It is true where there is one, and false in a run that is a job of its own. ``path``: the file with its

@@ -10,7 +10,7 @@ import msgspec
 from downloader.config.config import Config
 from downloader.core.naming import shown
 from downloader.engine.source_reader import read_batches
-from downloader.http.client_tls import check_client_certificate
+from downloader.http.client_tls import check_certificates
 from downloader.messages import DUPLICATE, Batch, Continue, Ended, Item
 from downloader.reporting.progress import Progress
 from downloader.storage.name_key import found_key
@@ -36,7 +36,7 @@ def dry_run(config: Config, *, as_json: bool, say: Callable[[str | bytes], None]
 
     Raises DownloaderError with the exit code that a real run would have, BootError.
     """
-    check_client_certificate(config)
+    check_certificates(config)
     progress = Progress(config)
     found = Listed(1, config.shown_source, 0, 0, [])
     logged_at = monotonic()
@@ -52,7 +52,8 @@ def dry_run(config: Config, *, as_json: bool, say: Callable[[str | bytes], None]
         if config.progress != "none" and monotonic() - logged_at > _LOG_INTERVAL:
             logged_at = monotonic()
             progress.log("warning", f"{found.listed:,} files listed so far")
-    say(msgspec.json.encode(found) if as_json else _as_text(found))
+    if as_json or not config.quiet:  # as of a report
+        say(msgspec.json.encode(found) if as_json else _as_text(found))
     return found
 
 

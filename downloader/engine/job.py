@@ -22,7 +22,7 @@ from downloader.errors import (
     JournalError,
     UnsafeProcess,
 )
-from downloader.http.client_tls import check_client_certificate
+from downloader.http.client_tls import check_certificates
 from downloader.messages import Failure
 from downloader.process import isolation, preflight
 from downloader.reporting import report as reports
@@ -74,7 +74,7 @@ def run_job(
     """
     _check_process()
     isolation.guard(config.local_output)
-    check_client_certificate(config)
+    check_certificates(config)
     if config.preflight == "probe":
         preflight.probe(config.local_output)
     began = monotonic()

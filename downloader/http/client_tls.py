@@ -23,18 +23,18 @@ from downloader.process.watching import ENDS_WITHIN, LOOK_EVERY, Watch, reap
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-__all__ = ["check_client_certificate", "load_authorities", "load_client_certificate"]
+__all__ = ["check_certificates", "load_authorities", "load_client_certificate"]
 
 
-def check_client_certificate(config: Config) -> None:
-    """Raise ConfigError if --cert and --key cannot be used, or their password is missing or wrong.
+def check_certificates(config: Config) -> None:
+    """Raise ConfigError if --cacert, --cert or --key cannot be used, or a password is missing or wrong.
 
-    OpenSSL makes the check in a child process, since this process must not import ssl. Without --cert
+    OpenSSL makes the check in a child process, since this process must not import ssl. Without any of them
     there is nothing to check, and no child is started. Raises BootError if no process can be started.
     """
-    if not config.cert:
+    if not (config.cert or config.cacert):
         return
-    if config.key_is_encrypted and not config.key_password:
+    if config.cert and config.key_is_encrypted and not config.key_password:
         option, path = _key_of(config)
         raise ConfigError(
             f"{option} {path} is encrypted, and no password was given at a terminal; decrypt it with "
@@ -56,12 +56,16 @@ def check_client_certificate(config: Config) -> None:
     os.close(writer)
     problem = _answer(pid, reader, config.stall_timeout).decode()
     if problem != "-":
-        raise ConfigError(problem) if problem else BootError("the check of --cert ended early")
+        raise ConfigError(problem) if problem else BootError("the check of --cacert and --cert ended early")
 
 
 def _problem(config: Config) -> str:
     try:
-        load_client_certificate(client_context(), config)
+        context = client_context()
+        if config.cacert:
+            load_authorities(context, config)
+        if config.cert:
+            load_client_certificate(context, config)
     except ConfigError as error:
         return str(error)
     return "-"

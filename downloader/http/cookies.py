@@ -28,7 +28,7 @@ from requests.cookies import MockRequest, create_cookie, get_cookie_header
 
 from downloader.core.set_cookie import SetCookie, parse_set_cookie
 
-__all__ = ["Cookies", "cookie_line"]
+__all__ = ["Cookies", "changed_names", "cookie_line", "what_came"]
 
 _PER_DOMAIN = 200
 _LARGEST = 8 << 10  # of one cookie with its attributes; curl and browsers keep 4 KiB of name and value
@@ -130,6 +130,23 @@ def cookie_line(given: Sequence[str], kept: str) -> str:
     names = {_name(each) for each in kept.split(";")}
     pairs = [pair.strip() for line in given for pair in line.split(";")]
     return "; ".join([*(pair for pair in pairs if pair and _name(pair) not in names), kept])
+
+
+def what_came(sent: str, kept: str) -> tuple[bool, bool]:
+    """Return what is in ``kept`` beside ``sent``, values of a Cookie field: another name, any change."""
+    if sent == kept:
+        return False, False
+    before, now = _pairs(sent), _pairs(kept)
+    return bool(set(map(_name, now)).difference(map(_name, before))), before != now
+
+
+def changed_names(sent: str, kept: str) -> set[str]:
+    """Return the names of the cookies that are in ``kept`` only, or in both with different values."""
+    return set(map(_name, _pairs(kept) - _pairs(sent)))
+
+
+def _pairs(line: str) -> set[str]:
+    return {pair.strip() for pair in line.split(";") if pair}
 
 
 def _cookie(found: SetCookie, url: str) -> Cookie:

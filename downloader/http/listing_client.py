@@ -44,6 +44,8 @@ _BUFFER = 256 << 10
 # After so many responses in a row that were not plain, only the requests client is used.
 _MAX_FALLBACKS = 3
 _CONNECTIONS = 2
+# How often a page is requested again in one attempt, as it was refused without a cookie that has come.
+_MAX_COOKIES = 3
 _PAGE = cast("FetchTask", object())  # the parser needs a task for each response; this stands for all
 
 
@@ -78,11 +80,12 @@ class ListingClient:
                 self._fallback_count += 1
                 while self._resting:
                     self._resting.pop().close()
-        try:
-            return self._requests.read(url, _LARGEST)
-        except FetchError as error:
-            if not error.cookie_came:
-                raise
+        for _ in range(_MAX_COOKIES):
+            try:
+                return self._requests.read(url, _LARGEST)
+            except FetchError as error:
+                if not error.cookie_renewed:
+                    raise
         return self._requests.read(url, _LARGEST)
 
     def _make_template(self, base: str) -> tuple[str, Origin, bytes, bytes]:

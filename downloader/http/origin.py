@@ -31,7 +31,9 @@ class Origin:
     a proxy. ``host``: its name or address. ``peer``: whom connections are opened to, with the port: it, or
     its proxy. ``has_extra_headers``: some requests have headers of their own. ``vain_cookies``: names of
     those that its refusals set and that are not kept, as they are deleted, or for others. ``serves``: the
-    pipelined client, which sends no cookies, has got a file of it.
+    pipelined client, which sends no cookies, has got a file of it. ``vain_names``, ``vain_renewals``: how
+    often a file was refused in the end although it was requested with each cookie that came, of another
+    name or with another value.
     """
 
     __slots__ = (
@@ -52,6 +54,8 @@ class Origin:
         "serves",
         "site",
         "vain_cookies",
+        "vain_names",
+        "vain_renewals",
         "variant",
     )
 
@@ -81,6 +85,8 @@ class Origin:
         self.has_extra_headers = False
         self.serves = False
         self.vain_cookies: frozenset[str] = frozenset()
+        self.vain_names = 0
+        self.vain_renewals = 0
 
     def note_vain(self, names: Iterable[str]) -> None:
         """Note that cookies of ``names``, which a refusal has set, are not kept."""

@@ -300,10 +300,7 @@ class RequestsClient:
             if response.status == PROXY_LOGIN and origin.forwarded:
                 raise proxy_login_refused()  # by the proxy, which answers in place of the server
             failed = _refusal(response)
-            # It has set one, or another response that came meanwhile.
-            failed.cookie_came = (
-                failed.answered and not cookies and bool(self._session.cookies_for(origin, url))
-            )
+            self._session.note_cookies(failed, origin, url, cookies)
             raise failed
         # http.client decodes fields as Latin-1. Bytes that are not UTF-8 stay what they are.
         location = only_location(locations).encode("latin-1").decode("utf-8", "surrogateescape")

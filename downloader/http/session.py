@@ -36,7 +36,7 @@ from downloader.core.urls import login_of, sent_url
 from downloader.errors import FetchError
 from downloader.http.connection_pool import ConnectionBudget, pool_classes
 from downloader.http.content_coding import accepted
-from downloader.http.cookies import Cookies, cookie_line
+from downloader.http.cookies import Cookies, changed_names, cookie_line, what_came
 from downloader.http.dns import Resolver
 from downloader.http.name_lookup import open_lookup
 from downloader.http.origin import Origin
@@ -198,6 +198,15 @@ class HttpSession(requests.Session):
         """Return the cookies that servers have set for ``url``, of ``origin``, as one field."""
         return self.kept_cookies.header(_seen_url(origin, url)) if origin.sends_cookies else ""
 
+    def note_cookies(self, refused: FetchError, origin: Origin, url: str, sent: str) -> None:
+        """Note in ``refused`` whether there are other cookies by now than were ``sent``; see FetchError.
+
+        The response has set them, or another one that came meanwhile.
+        """
+        if refused.answered:
+            came = what_came(sent, self.cookies_for(origin, url))
+            refused.cookie_came, refused.cookie_renewed = came
+
     def get_file(
         self, url: str, origin: Origin, extra: tuple[tuple[str, str], ...] = (), cookies: str = ""
     ) -> Any:
@@ -242,6 +251,10 @@ class HttpSession(requests.Session):
         )
         if "Set-Cookie" in response.headers:
             lines = response.headers.getlist("Set-Cookie")
+            if response.status >= 400 and (now := self.cookies_for(origin, url)) != cookies:
+                # It answers a request of before: of a wall that gives several, another one is further.
+                newer = changed_names(cookies, now)
+                lines = [line for line in lines if cookie_name(line) not in newer]
             self.kept_cookies.take(_seen_url(origin, url), lines)
             if response.status >= 400 and not origin.sends_cookies:
                 origin.note_vain(map(cookie_name, lines))

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from downloader.config.options import OutputOptions
 from downloader.core.file_errors import advice
+from downloader.core.naming import shown
 from downloader.errors import ConfigError, DestinationError
 from downloader.files.directory import HOME, Directory, open_home
 from downloader.sinks.registry import forget_staged
@@ -78,19 +79,55 @@ def _check_writable(directory: Path) -> None:
 
 @contextlib.contextmanager
 def _made(option: str, root: Path, directory: Path) -> Iterator[None]:
+    """Raise what says why ``directory`` of ``root``, which ``option`` names, cannot be made or written.
+
+    What was made of its path is then removed again.
+    """
+    missing = [path for path in (directory, *directory.parents) if not os.path.lexists(path)]
     try:
         yield
-    except (FileExistsError, NotADirectoryError):
-        culprit = next((p for p in (directory, *directory.parents) if p.is_file()), directory)
-        raise ConfigError(f"{option} {root}: {culprit} is a file, not a directory") from None
-    except PermissionError as error:
-        raise ConfigError(
-            f"{option} {root}: {error.strerror}; choose a directory you may write to"
-        ) from None
+    except BaseException as error:
+        for path in missing:
+            with contextlib.suppress(OSError):
+                path.rmdir()
+        if isinstance(error, OSError):
+            raise _unfit(option, root, directory, error, new=bool(missing)) from error
+        raise
+
+
+def _unfit(
+    option: str, root: Path, directory: Path, error: OSError, *, new: bool
+) -> ConfigError | DestinationError:
+    """Return the error to raise for ``error``; ``new``: something of the path had to be made."""
+    named = f"{option} {root}"
+    at = next(path for path in (directory, *directory.parents) if os.path.lexists(path))
+    if at.is_symlink() and not at.exists():
+        loop = _errno_of(at) == errno.ELOOP
+        why = "itself" if loop else f"{os.readlink(at)}, which is not there"
+        return ConfigError(
+            f"{named}: {at} is a symbolic link to {why}; mend it, or choose another directory"
+        )
+    if not at.is_dir():
+        return ConfigError(f"{named}: {at} is a file, not a directory; choose another one")
+    if error.errno == errno.ENAMETOOLONG:
+        return ConfigError(
+            f"{option} {shown(str(root))}: longer than the file system takes; choose a shorter path"
+        )
+    if error.errno == errno.ENOENT and new:
+        return ConfigError(f"{named}: no directory can be made in {at}; choose another directory")
+    if isinstance(error, PermissionError):
+        return ConfigError(f"{named}: {error.strerror}; choose a directory you may write to")
+    if error.errno == errno.EROFS:
+        return ConfigError(f"{named}: {error.strerror}; choose another directory")
+    return DestinationError(f"{named}: {advice(error)}")
+
+
+def _errno_of(path: Path) -> int:
+    try:
+        os.stat(path)
     except OSError as error:
-        if error.errno == errno.EROFS:
-            raise ConfigError(f"{option} {root}: {error.strerror}; choose another directory") from None
-        raise DestinationError(f"{option} {root}: {advice(error)}") from error
+        return error.errno or 0
+    return 0
 
 
 def begun_here(home: Directory) -> bool:

@@ -95,7 +95,7 @@ class TaskBuilder:
             return None
         other.attempts, other.extra, other.mismatches = task.attempts, task.extra, task.mismatches
         other.tried, other.until, other.demotions = task.tried, task.until, task.demotions
-        other.cookie_tried = task.cookie_tried
+        other.cookie_tries = task.cookie_tries
         return other
 
     def untried(self, task: FetchTask) -> FetchTask | None:

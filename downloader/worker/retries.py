@@ -18,6 +18,12 @@ _OF_THE_ITEM = frozenset(
     {"bad-name", "file-exists", "internal", "name-taken", "poison", "reserved", "too-large"}
 )
 
+# How often a file is requested again at one URL, at no charge, since a cookie had come: walls give up to
+# three. And for how many files that must be in vain until it is taken for what the site does with each
+# response: to set another cookie, or another value of one.
+_MAX_COOKIE_TRIES = 4
+_MAX_VAIN = 3
+
 
 class Retries:
     """The further attempts at the items of a worker."""
@@ -39,7 +45,7 @@ class Retries:
 
         ``retry``: the same URL may succeed. Each mirror is tried, or left out as its host is paused, before
         a pause is made; one that failed for good is not tried again. Where it was refused without a
-        cookie, and one is there by now, it has one attempt more, whatever --retries is.
+        cookie that is there by now, it has an attempt more, whatever --retries is: see ``lacked_cookie``.
         """
         if error.code == "checksum-mismatch":
             # Bytes that were damaged on the way are right the next time, others are not.
@@ -47,11 +53,16 @@ class Retries:
             retry = retry and task.mismatches == 1
         with_cookie = self.lacked_cookie(task, error)
         if with_cookie:
-            task.cookie_tried, retry = True, True
+            retry = True
+            task.cookie_tries += 1
             task.extra += 1
+        elif error.cookie_came:
+            task.origin.vain_names += 1
+        elif error.cookie_renewed and task.cookie_tries:
+            task.origin.vain_renewals += 1
         spent = task.attempts - task.extra
         other, allowed = None, self._policy.allows(spent, retry)
-        if task.item.mirrors and not _is_of_the_item(error, task):
+        if task.item.mirrors and not with_cookie and not _is_of_the_item(error, task):
             if not (allowed and error.asks_to_wait):
                 task.tried |= {task.item.url}
             other = self._builder.next_mirror(task, drop=not retry)
@@ -59,18 +70,27 @@ class Retries:
             return other is not None and self._last(task)
         if other is not None:
             self._try_mirror(task, other, spent if retry else 0, error, now)
+        elif with_cookie and not error.transient:
+            self._schedule.requeue(task)  # before others, so that it is soon known whether that is in vain
         else:
-            spent = max(spent, 1) if with_cookie and error.transient else spent
+            spent = max(spent, task.cookie_tries) if with_cookie else spent
             self._schedule.add_later(task, now + self._pause(spent, error.retry_after))
         return True
 
     def lacked_cookie(self, task: FetchTask, error: FetchError) -> bool:
-        """Return whether ``task`` was refused without a cookie, which it is to be requested with, once.
+        """Return whether ``task`` was refused without a cookie, which it is to be requested with.
 
-        Servers set one with the refusal (sessions, bot walls, load balancers), and let in who has it. What
-        is in flight by then has none.
+        Servers set one with the refusal (sessions, bot walls, load balancers), or several one after the
+        other, and let in who has them all. What is in flight when one comes was sent without.
+
+        Others set one with each refusal, and let nobody in. So a file is requested again a few times only,
+        and at an origin where that was in vain for some files, only with the first cookie that it lacked.
         """
-        return error.cookie_came and not task.cookie_tried
+        if error.cookie_came and not task.cookie_tries:
+            return True
+        vain = task.origin.vain_names if error.cookie_came else task.origin.vain_renewals
+        most = _MAX_COOKIE_TRIES * (1 + len(task.item.mirrors))
+        return error.cookie_renewed and vain < _MAX_VAIN and task.cookie_tries < most
 
     def _pause(self, spent: int, asked: float | None = None) -> float:
         return self._policy.delay(spent, random(), asked) if spent > 0 else 0.0

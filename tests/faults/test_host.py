@@ -155,6 +155,67 @@ def test_destination_that_is_a_file(server: DevServer, run_downloader: Run, tmp_
     assert (tmp_path / "dest").read_text() == "mine"
 
 
+# Where no directory can be made, and what is said of it; relative ones are in an own directory.
+UNFIT = {
+    "/proc/x": "no directory can be made in /proc; choose another directory",
+    "/proc/x/y": "no directory can be made in /proc; choose another directory",
+    "/proc": "no directory can be made in /proc; choose another directory",
+    "/sys/x": "Operation not permitted; choose a directory you may write to",
+    "/dev/null": "/dev/null is a file, not a directory",
+    "file/x/y": "file is a file, not a directory",
+    "dangling": "dangling is a symbolic link to nowhere, which is not there",
+    "dangling/x": "dangling is a symbolic link to nowhere, which is not there",
+    "loop": "loop is a symbolic link to itself",
+    "loop/x": "loop is a symbolic link to itself",
+    "new/" + "n" * 300: "longer than the file system takes; choose a shorter path",
+    "new/" + "n/" * 2500: "longer than the file system takes; choose a shorter path",
+    "ro": "Read-only file system; choose another directory",
+    "ro/x/y": "Read-only file system; choose another directory",
+    "": "-o DEST is missing",
+}
+
+
+@pytest.mark.parametrize("dest", UNFIT, ids=lambda each: each[:12] or "empty")
+@pytest.mark.parametrize("option", ["-o", "--journal"])
+def test_what_cannot_be_a_directory_is_refused(
+    option: str, dest: str, run_downloader: Run, tmp_path: Path
+) -> None:
+    """One line says what stands in the way; nothing was started, and nothing is left behind."""
+    if option == "--journal" and not dest:
+        pytest.skip("that is no journal")
+    (tmp_path / "file").touch()
+    (tmp_path / "dangling").symlink_to("nowhere")
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "list.txt").write_text("http://127.0.0.1:9/x\n")
+    with tmpfs(tmp_path / "ro", "1m"):
+        subprocess.run(["mount", "-o", "remount,ro", tmp_path / "ro"], check=True)
+        before = sorted(tmp_path.iterdir())
+        argv = ("-o", dest) if option == "-o" else ("-o", "there", "--store", "tar", "--journal", dest)
+        done = run_downloader("list.txt", *argv, "--retries", 0, cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (2, ""), done.stderr
+        assert UNFIT[dest] in one_line(done.stderr, "error")
+        assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_directory_of_another_user_is_refused(tmp_path: Path) -> None:
+    """A user without rights is told so, and nothing is made on the way."""
+    mine = tmp_path / "mine"
+    mine.mkdir(mode=0o700)
+    for directory in (tmp_path, *tmp_path.parents[:-2]):
+        directory.chmod(directory.stat().st_mode | 0o055)
+    (tmp_path / "list.txt").write_text("http://127.0.0.1:9/x\n")
+    drop = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
+    for dest in (mine, mine / "x", tmp_path / "new/x"):
+        argv = [*drop, *python_m(tmp_path / "list.txt", "-o", dest)]
+        done = subprocess.run(
+            argv, env=environment(), cwd="/", capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 2, done.stderr
+        assert "Permission denied; choose a directory you may write to" in one_line(done.stderr, "error")
+    assert list(mine.iterdir()) == []
+    assert not (tmp_path / "new").exists()
+
+
 @pytest.mark.parametrize("kind", ["mount", "immutable", "home"])
 def test_read_only_destination(kind: str, server: DevServer, run_downloader: Run, tmp_path: Path) -> None:
     dest = tmp_path / "dest"

@@ -201,6 +201,19 @@ def test_key_of_another_certificate_is_refused_at_the_start(
     assert not (tmp_path / "d").exists()
 
 
+@pytest.mark.parametrize("more", [(), ("--dry-run",)], ids=["run", "dry-run"])
+def test_damaged_authorities_are_refused_at_the_start(
+    more: tuple[str, ...], client: Client, start: Start, tmp_path: Path
+) -> None:
+    """OpenSSL reads them in the workers; a run that ends with 2 has made nothing."""
+    damaged = tmp_path / "damaged.pem"
+    damaged.write_text("-----BEGIN CERTIFICATE-----\nbm90IG9uZQ==\n-----END CERTIFICATE-----\n")
+    job = start(client.server.url, "-o", tmp_path / "d", "--cacert", damaged, *more)
+    assert job.wait(30) == 2
+    assert "damaged.pem is not a PEM file of certificates" in job.err
+    assert not (tmp_path / "d").exists()
+
+
 def test_program_passes_the_key_password(client: Client, tmp_path: Path) -> None:
     program = """
 import sys

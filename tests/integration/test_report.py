@@ -107,6 +107,11 @@ def test_quiet_prints_errors_only(run_downloader: Run, tmp_path: Path) -> None:
         assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
         as_json = run_downloader(server.url, "-o", dest, *ONE, "-q", "--json")
         assert json.loads(as_json.stdout)["complete"]
+        listed = run_downloader(server.url, "--dry-run", "-q")
+        assert (listed.returncode, listed.stdout, listed.stderr) == (0, "", "")
+        listed = run_downloader(server.url, "--dry-run", "-q", "--json")
+        assert json.loads(listed.stdout)["listed"] > 0
+        assert listed.stderr == ""
     verified = run_downloader("verify", dest, "-q")
     assert (verified.returncode, verified.stdout, verified.stderr) == (0, "", "")
     (dest / "a").write_bytes(b"x")

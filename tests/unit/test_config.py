@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 from pathlib import Path
@@ -9,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from downloader.api import download
 from downloader.cli import credentials
 from downloader.config.config import Config
 from downloader.config.machine import usable_cpus
+from downloader.config.options import OPTIONS
 from downloader.errors import ConfigError
 
 
@@ -162,3 +165,86 @@ def test_credentials_from_files(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="chmod 600"):
         credentials.auth_from(str(path))
     assert credentials.header(" X-A :  b: c ") == ("X-A", "b: c")
+
+
+NONSENSE: tuple[Any, ...] = (
+    *(
+        None,
+        True,
+        5,
+        -1,
+        1.5,
+        -1.5,
+        2**70,
+        math.nan,
+        math.inf,
+        "x\0y",
+        "\ud800",
+        b"s3cret",
+        bytearray(b"s3cret"),
+    ),
+    *([], ["s3cret"], [[["s3cret"]]], [None], {"a": {"b": [1]}}, {1: 2}, {None: None}, {"a": None}),
+    *(object(), complex(1, 2), print, Config),
+)
+# What is taken of these, beside what has the type of the default.
+TAKEN: dict[str, tuple[Any, ...]] = {"auth": (None,), "files": (None,), "key_password": ("x\0y",)}
+
+
+def _fits(name: str, value: Any, default: Any) -> bool:
+    """Return whether a field may take ``value``: one of the type of its default, and within its range."""
+    if isinstance(value, (str, type(None))) and value in TAKEN.get(name, ()):
+        return True
+    if isinstance(default, bool):
+        return isinstance(value, bool)
+    if isinstance(default, (int, float)):
+        whole = type(value) is int or (isinstance(default, float) and type(value) is float)
+        return whole and 0 <= value < 2**63
+    if isinstance(default, str):  # of the texts, one has a NUL, and one is no name of a file
+        return value == "\ud800" and name not in ("source", "output")
+    return value == []
+
+
+@pytest.mark.parametrize("field", dataclasses.fields(Config), ids=lambda each: each.name)
+def test_no_field_takes_nonsense(field: dataclasses.Field[Any], tmp_path: Path) -> None:
+    """Each value is taken as it is, or refused in one line that names the field or its option."""
+    output = str(tmp_path / "d")
+    named = {
+        field.name,
+        field.name.replace("_", "-"),
+        *(row.flag for row in OPTIONS if row.name == field.name),
+    }
+    if field.name in ("source", "output"):
+        named |= {"SOURCE", "DEST"}
+    default = getattr(config(output=output), field.name)
+    for value in NONSENSE:
+        try:
+            config(**{"output": output, field.name: value})
+        except ConfigError as error:
+            text = str(error)
+        else:
+            text = field.name
+            assert _fits(field.name, value, default), value
+        assert any(name in text for name in named), (value, text)
+        assert "\n" not in text
+        assert "s3cret" not in text or "Invalid enum value" in text  # a word, which is no secret
+
+
+@pytest.mark.parametrize("store", ["files", "tar", "parquet", "null"])
+def test_no_option_of_a_sink_takes_nonsense(store: str) -> None:
+    for option in config(store=store).sink_kind.options:
+        for value in NONSENSE:
+            try:
+                config(store=store, store_options={option.name: value})
+            except ConfigError as error:
+                text = str(error)
+            else:
+                text = option.name
+                assert type(value) is type(option.default), (option.name, value)
+            assert option.name in text or option.flag in text
+            assert "\n" not in text
+
+
+@pytest.mark.parametrize("value", [None, 5, "x", {}, Config], ids=repr)
+def test_download_takes_a_config_only(value: Any) -> None:
+    with pytest.raises(ConfigError, match=r"download\(\) takes a Config, not"):
+        download(value)

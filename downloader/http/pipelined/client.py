@@ -416,7 +416,7 @@ class PipelinedClient:
         if error.answered and self._cookies.changes:
             # One may have come while the response was under way, or held.
             url = f"{task.origin.key}{task.target.decode('ascii')}"
-            error.cookie_came = bool(self._session.cookies_for(task.origin, url))
+            self._session.note_cookies(error, task.origin, url, "")
         self._owner.attempt_failed(task, error, task.sent)
 
     def _stored(self, task: FetchTask, state: OriginState | None, count: int = 1) -> None:
