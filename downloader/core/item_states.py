@@ -78,6 +78,8 @@ FOREIGN = 1 << 60
 REPLACED = 1 << 59
 ITEM_BYTES = 12
 _SIZE = REPLACED - 1
+_MOST_SIZE = 1 << 44
+_WITHOUT_SIZE = frozenset([UNTOUCHED, IN_FLIGHT, OWNED, UNOWNED, SKIPPED])
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +201,13 @@ class ItemStates:
     def in_flight(self) -> list[int]:
         """Return the indices of the items that are in flight."""
         return [i for i, state in enumerate(self._states) if state == IN_FLIGHT or state < UNOWNED]
+
+    def forget_impossible(self) -> None:
+        """Mark the items as UNTOUCHED whose state no item can have: what they are read from is damaged."""
+        for index, state in enumerate(self._states):
+            both = state - 2 if state > IN_FLIGHT else -3 - state
+            if state not in _WITHOUT_SIZE and not 0 <= both - decoded(state)[1] <= _MOST_SIZE:
+                self._states[index] = UNTOUCHED
 
     def packed(self) -> bytes:
         """Return the arrays compressed, for the journal and for messages to other processes."""

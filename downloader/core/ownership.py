@@ -80,7 +80,8 @@ class Rules(msgspec.Struct, frozen=True):
     to be read again (--relist); 0 if that is not known.
     ``existing``: the value of --existing. ``temporary``: prefix of temporary names, where several runs
     store into one destination. ``sole_owners``: no two items can have the same name, or nobody will search
-    the journal for the owner of one.
+    the journal for the owner of one. ``root``: device and inode of the destination that the run holds open;
+    (0, 0): any directory with its path.
     """
 
     foreign_before_ns: int = 0
@@ -89,6 +90,7 @@ class Rules(msgspec.Struct, frozen=True):
     temporary: str = ""
     sole_owners: bool = False
     known_before_ns: int = 0
+    root: tuple[int, int] = (0, 0)
 
 
 _EXISTING = {

@@ -92,7 +92,7 @@ def run_job(
         if config.sink_kind.keeps and isolation.is_exposed(config.local_output):
             progress.log("warning", _EXPOSED)
         if damaged := destination.journal.shards.damaged(superseded=False):
-            text = "damaged, as verify has found: published anew, with the samples that are whole in it"
+            text = "damaged, as verify has found: to be published anew, with what is whole in it"
             progress.log("warning", _shards_text(damaged, text))
         supervisor = Supervisor(config, destination, progress, abandoned=ended, coordinator=coordinator)
         try:

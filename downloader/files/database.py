@@ -23,7 +23,7 @@ from downloader.core.file_errors import advice
 from downloader.errors import JournalError
 from downloader.files.directory import Entry, UnsafeFile, open_directory, open_regular, unsafe
 
-__all__ = ["BESIDE", "attach", "connect", "damaged", "failure", "remove", "translated"]
+__all__ = ["BESIDE", "MOVE_AWAY", "attach", "connect", "damaged", "failure", "remove", "translated"]
 
 BESIDE: Final = ("", "-wal", "-shm", "-journal")
 """The suffixes of the files of a database."""
@@ -31,6 +31,9 @@ BESIDE: Final = ("", "-wal", "-shm", "-journal")
 _SUPER_JOURNAL: Final = bytes.fromhex("d9d505f920a163d7")  # the end of a journal that names one
 _LONGEST_VALUE: Final = 256 << 20
 _PIECE: Final = 1 << 20
+_RESTART: Final = "--restart begins anew"
+MOVE_AWAY: Final = "move it away, then run the same command again"
+"""What to do about a damaged database that the job can do without."""
 _SCHEMA: Final = "SELECT type, name, tbl_name, sql FROM {}.sqlite_master"
 
 
@@ -84,8 +87,8 @@ def remove(database: Entry) -> None:
 
 
 @contextlib.contextmanager
-def translated(database: os.PathLike[str] | str) -> Iterator[None]:
-    """Raise JournalError for what goes wrong in the block, which uses ``database``."""
+def translated(database: os.PathLike[str] | str, remedy: str = _RESTART) -> Iterator[None]:
+    """Raise JournalError for what goes wrong in the block, which uses ``database``; see ``damaged``."""
     try:
         yield
     except sqlite3.OperationalError as error:
@@ -95,12 +98,13 @@ def translated(database: os.PathLike[str] | str) -> Iterator[None]:
     except OSError as error:
         raise JournalError(f"{database}: {advice(error)}") from error
     except (sqlite3.Error, TypeError, ValueError) as error:
-        raise damaged(database, error) from error
+        raise damaged(database, error, remedy) from error
 
 
-def damaged(database: os.PathLike[str] | str, what: object) -> JournalError:
+def damaged(database: os.PathLike[str] | str, what: object, remedy: str = _RESTART) -> JournalError:
     """Return the error for a ``database`` that is not as it was written, or that the disk does not read.
 
+    ``remedy``: what to do about the former.
     SQLite calls the latter malformed, too. This gives up the locks that SQLite has on the file: the run
     ends, and it has the lock of the home.
     """
@@ -113,7 +117,7 @@ def damaged(database: os.PathLike[str] | str, what: object) -> JournalError:
             pass
         except OSError as error:
             return JournalError(f"{os.fspath(database)}{suffix}: {advice(error)}")
-    return JournalError(f"{os.fspath(database)} is damaged ({what}); --restart begins anew")
+    return JournalError(f"{os.fspath(database)} is damaged ({what}); {remedy}")
 
 
 def failure(error: sqlite3.Error, database: os.PathLike[str] | str) -> str:

@@ -133,6 +133,21 @@ def is_at(path: str | os.PathLike[str], fd: int, directory: int | None = None) -
         return True
 
 
+def displaced(path: str | os.PathLike[str]) -> DestinationError:
+    """Return the error where another directory or file, or none, has the path of what a run holds open."""
+    return DestinationError(
+        f"{os.fspath(path)} was removed, moved or replaced while the run was at work; move it back, if it "
+        "was moved, then run the same command again"
+    )
+
+
+def check_same(fd: int, path: str | os.PathLike[str], which: tuple[int, int]) -> None:
+    """Raise DestinationError unless ``fd``, opened at ``path``, has that device and inode; (0, 0): any."""
+    found = os.fstat(fd)
+    if which not in ((found.st_dev, found.st_ino), (0, 0)):
+        raise displaced(path)
+
+
 def open_regular(path: str | os.PathLike[str], directory: int | None = None) -> int:
     """Return the regular file ``path``, open for reading, without following a link at its end.
 

@@ -32,7 +32,7 @@ from downloader.core.item_states import NO_CLAIM, OWNED, Claim
 from downloader.core.naming import shown
 from downloader.core.ownership import Rules, file_id, unsettled
 from downloader.errors import DestinationError, FetchError
-from downloader.files.directory import HOME
+from downloader.files.directory import HOME, check_same
 from downloader.messages import Item, Lease, ResponseInfo
 from downloader.process.file_descriptors import held_directories
 from downloader.process.long_work import READ_AT_ONCE
@@ -102,6 +102,7 @@ class FilesSink:
             self._root = os.open(root, _DIRECTORY)
         except OSError as error:
             raise DestinationError(f"{root}: {advice(error)}") from error
+        check_same(self._root, root, rules.root)
         self._device = os.fstat(self._root).st_dev if one_system else -1
         # The directory of this process's descriptors, as names that can be linked; -1 if not available.
         self.open_files = -1

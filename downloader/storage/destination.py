@@ -15,7 +15,7 @@ from downloader.core.file_errors import advice
 from downloader.core.item_states import Claim
 from downloader.core.ownership import Rules
 from downloader.errors import ConfigError, DestinationError, DownloaderError, JournalError
-from downloader.files.directory import Entry, MissingHome, is_at
+from downloader.files.directory import Entry, MissingHome, displaced, is_at
 from downloader.messages import Tally
 from downloader.sinks.registry import distrust, staged_in, undoer, verifier
 from downloader.sources.registry import source_kind
@@ -207,12 +207,7 @@ class Destination:
             gone = str(self.home)
         elif self._journal_file >= 0 and not is_at(JOURNAL, self._journal_file, self.home.fd):
             gone = str(self.home / JOURNAL)
-        if not gone:
-            return None
-        return DestinationError(
-            f"{gone} was removed, moved or replaced while the run was at work; move it back, if it "
-            "was moved, then run the same command again"
-        )
+        return displaced(gone) if gone else None
 
     def refused_page(self) -> DestinationError:
         """Return the error where a worker died of SIGBUS: the disk has refused a page of a mapped file."""
@@ -309,8 +304,11 @@ class Destination:
     def finish(self, complete: bool) -> int:
         """End the run: record since when the job is ``complete``, and remove the table of known names.
 
-        Return how many files of somebody else were replaced by what describes all stored files.
+        Return how many files of somebody else were replaced by what describes all stored files. Raises
+        DestinationError, also where DEST is not at its path any more: nothing is written into another one.
         """
+        if (problem := self.displaced()) is not None:
+            raise problem
         if self.relisting or (self.journal.ended and not self.journal.open_count()):
             known.remove(self.home)
         self._tidy()
@@ -343,9 +341,11 @@ class Destination:
             unique = False
         lost_before = self.job.lost_before_ns if unique else 0
         sole = unique or bool(config.slice)
+        found = os.fstat(self._root)
         return Rules(
             *(self.job.foreign_before_ns, lost_before, config.existing, self._prefix, sole),
             known_before_ns=self.known_before_ns,
+            root=(found.st_dev, found.st_ino),
         )
 
     @property

@@ -39,7 +39,7 @@ from downloader.core.item_states import (
 from downloader.core.name_list import decode_names
 from downloader.core.naming import is_keyed
 from downloader.errors import ConfigError, SourceError
-from downloader.files.database import attach, connect, translated
+from downloader.files.database import MOVE_AWAY, attach, connect, translated
 from downloader.files.database import remove as remove_database
 from downloader.files.directory import Directory
 from downloader.messages import Item
@@ -87,14 +87,16 @@ def write(home: Directory, journal: Journal) -> None:
     ):
         database.execute("PRAGMA journal_mode = OFF")
         database.executescript(_SCHEMA)
-        if exists(home):
-            attach(database, home / _NAME, "older", _SCHEMA)
-        database.execute("BEGIN")
-        if exists(home):
-            database.execute("INSERT INTO known SELECT name, state, crc, NULL, NULL FROM older.known")
-            if _has_items(database, "older"):
+        older: tuple[str, ...] = ()
+        with translated(home / _NAME, MOVE_AWAY):
+            if exists(home):
+                attach(database, home / _NAME, "older", _SCHEMA)
+                older = _tables(database, "older")
+            database.execute("BEGIN")
+            for table in older:
+                key = "name" if table == "known" else "name, url, checksum"
                 database.execute(
-                    "INSERT INTO item SELECT name, url, checksum, state, crc, NULL, NULL FROM older.item"
+                    f"INSERT INTO {table} SELECT {key}, state, crc, NULL, NULL FROM older.{table}"
                 )
         for entry in _published(journal):
             _add(database, *entry)
@@ -104,9 +106,10 @@ def write(home: Directory, journal: Journal) -> None:
     temporary.rename(_NAME)
 
 
-def _has_items(database: sqlite3.Connection, schema: str) -> bool:
-    query = f"SELECT count(*) FROM {schema}.sqlite_master WHERE name = 'item'"
-    return bool(database.execute(query).fetchone()[0])
+def _tables(database: sqlite3.Connection, schema: str) -> tuple[str, ...]:
+    """Return the tables that are there: none in a file that a power cut has emptied."""
+    query = f"SELECT name FROM {schema}.sqlite_master WHERE name IN ('known', 'item') ORDER BY name DESC"
+    return tuple(name for (name,) in database.execute(query))
 
 
 def _published(journal: Journal) -> Iterator[tuple[str, Digest | None, int, int]]:
@@ -150,8 +153,8 @@ def has_keyed(home: Directory) -> bool:
     if not exists(home):
         return False
     path = home / _NAME
-    with translated(path), contextlib.closing(connect(path, _SCHEMA)) as database:
-        tables = ("known", "item") if _has_items(database, "main") else ("known",)
+    with translated(path, MOVE_AWAY), contextlib.closing(connect(path, _SCHEMA)) as database:
+        tables = _tables(database, "main")
         return any(
             is_keyed(name)
             for table in tables
@@ -167,8 +170,8 @@ def among(home: Directory, names: Collection[str]) -> set[str]:
     if not exists(home):
         return set()
     path = home / _NAME
-    with translated(path), contextlib.closing(connect(path, _SCHEMA)) as database:
-        tables = ("known", "item") if _has_items(database, "main") else ("known",)
+    with translated(path, MOVE_AWAY), contextlib.closing(connect(path, _SCHEMA)) as database:
+        tables = _tables(database, "main")
         return {
             name
             for name in names
@@ -203,7 +206,7 @@ class Known:
         self._ahead = ahead
         self._is_known_ahead: bool | None = True if ahead is None else None
         self._path = home / _NAME
-        with translated(self._path):
+        with translated(self._path, MOVE_AWAY):
             self._database = connect(self._path, _SCHEMA)
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute("PRAGMA synchronous = NORMAL")
@@ -319,7 +322,7 @@ class Known:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
-        with translated(self._path):
+        with translated(self._path, MOVE_AWAY):
             self._database.execute("BEGIN")
             yield
             self._database.execute("COMMIT")

@@ -23,7 +23,7 @@ from downloader.core.item_digests import Digest
 from downloader.core.item_states import ItemState
 from downloader.core.name_list import decode_names
 from downloader.errors import UNDECODABLE
-from downloader.files.database import attach, connect, translated
+from downloader.files.database import MOVE_AWAY, attach, connect, translated
 from downloader.files.database import remove as remove_database
 from downloader.files.directory import Directory
 from downloader.storage.journal import BatchRow, Journal
@@ -76,9 +76,14 @@ class KnownRecords:
                 rows = ((seq, number, at, length) for seq, at, length in frames(path))
                 self._index.executemany("INSERT INTO frame VALUES (?, ?, ?, ?)", rows)
             self._index.execute("COMMIT")
-            table = home / _TABLE
-            self._known = connect(table, _KNOWN) if table.exists() else None
-            self._has_items = self._known is not None and _has_items(self._known, "main")
+        self._table = home / _TABLE
+        with translated(self._table, MOVE_AWAY):
+            known = connect(self._table, _KNOWN) if self._table.exists() else None
+            if known is not None and not _has(known, "main", "known"):
+                known.close()  # a power cut has left an empty file
+                known = None
+            self._known = known
+            self._has_items = known is not None and _has(known, "main", "item")
 
     def find(
         self, batch: BatchRow, names: Sequence[str], digests: Callable[[BatchRow], list[Digest] | None]
@@ -114,7 +119,7 @@ class KnownRecords:
     def _of_item(self, name: str, digest: Digest | None, mark: ItemState) -> Record | None:
         assert self._known is not None
         row = None
-        with translated(self._path):
+        with translated(self._table, MOVE_AWAY):
             if digest is not None:
                 row = self._known.execute(
                     "SELECT record FROM item WHERE name = ? AND url = ? AND size = ? AND crc = ?",
@@ -167,13 +172,15 @@ def write(home: Directory, journal: Journal, *, keep: bool) -> None:
         ):
             database.execute("PRAGMA journal_mode = OFF")
             database.executescript(_KNOWN)
-            if keep and table.exists():
-                attach(database, table, "older", _KNOWN)
-            database.execute("BEGIN")
-            if keep and table.exists():
-                database.execute("INSERT INTO known SELECT name, size, crc, record FROM older.known")
-                if _has_items(database, "older"):
-                    database.execute("INSERT INTO item SELECT name, url, size, crc, record FROM older.item")
+            with translated(table, MOVE_AWAY):
+                if keep and table.exists():
+                    attach(database, table, "older", _KNOWN)
+                database.execute("BEGIN")
+                if keep and table.exists() and _has(database, "older", "known"):
+                    database.execute("INSERT INTO known SELECT name, size, crc, record FROM older.known")
+                    if _has(database, "older", "item"):
+                        rows = "SELECT name, url, size, crc, record FROM older.item"
+                        database.execute(f"INSERT INTO item {rows}")
             for name, digest, *stored in _stored(known, journal):
                 key = (name,) if digest is None else (name, digest.url)
                 table_of = "known" if digest is None else "item"
@@ -186,8 +193,8 @@ def write(home: Directory, journal: Journal, *, keep: bool) -> None:
     remove(home)
 
 
-def _has_items(database: sqlite3.Connection, schema: str) -> bool:
-    query = f"SELECT count(*) FROM {schema}.sqlite_master WHERE name = 'item'"
+def _has(database: sqlite3.Connection, schema: str, table: str) -> bool:
+    query = f"SELECT count(*) FROM {schema}.sqlite_master WHERE name = '{table}'"
     return bool(database.execute(query).fetchone()[0])
 
 

@@ -290,7 +290,9 @@ def read(path: Entry) -> Iterator[tuple[int, ItemStates]]:
             continue
         if count > items:
             raise _damaged(path)
-        yield owner - 1, ItemStates(count, slot[_HEADER:])
+        states = ItemStates(count, slot[_HEADER:])
+        states.forget_impossible()
+        yield owner - 1, states
     if entries:
         yield from _entries(path, content[end : end + entries * _ENTRY.size], items)
 
@@ -309,6 +311,7 @@ def _entries(path: Entry, content: bytes, items: int) -> Iterator[tuple[int, Ite
         states, crcs = marks.arrays
         for state, crc, index, _ in entries:
             states[index], crcs[index] = state, crc
+        marks.forget_impossible()
         yield seq, marks
 
 
@@ -330,4 +333,7 @@ def read_merged(path: Entry) -> dict[int, tuple[bytes, list[int]]]:
 
 
 def _damaged(path: Entry) -> JournalError:
-    return JournalError(f"{path}: not a ledger of this version; --restart begins anew")
+    return JournalError(
+        f"{path}: damaged, or not a ledger of this version; move it away, then run the same command again "
+        "(what only it has as stored is compared, or requested again)"
+    )

@@ -151,9 +151,10 @@ def _unrecorded(home: Directory, journal: Journal, store: str) -> Tally:
     staged = staged_in(store, home)
     for row in journal.unsettled():
         if numbers := journal.shards.of(row.seq):
-            kept = staged(numbers[-1])
+            count, size = staged(numbers[-1])
             known = core_marks.summed(row.marks)
-            more = kept[0] - known[0], kept[1] - known[1]
+            # No more than it has: what is kept under its number may be another's.
+            more = min(count, row.count) - known[0], size - known[1]
             found[row.seq] = max(more, found.get(row.seq, (0, 0)))
     return Tally(stored=sum(n for n, _ in found.values()), bytes=sum(size for _, size in found.values()))
 

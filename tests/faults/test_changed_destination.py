@@ -9,13 +9,18 @@ import textwrap
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 from bounded_runs import bounded, check
 from harness import AFTER_IMPORT, DevServer, Job, serving
+from servers import Answer, Request, Server, Until, ok
 
 from downloader.core.extras import ZSTD
+from downloader.core.ownership import Rules
+from downloader.errors import DestinationError
+from downloader.sinks.directory import FilesSink
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 COUNT = 12
@@ -47,6 +52,53 @@ def test_byte_that_is_no_text_in_metadata_is_a_damaged_sample(server: DevServer,
     assert (seen.code, "7 of 12 files agree" in seen.out) == (1, True), seen
     assert bounded(*argv).code == 0
     assert bounded("verify", dest).code == 0
+
+
+@pytest.mark.parametrize("count", [5, 10])
+@pytest.mark.parametrize("store", ["tar", "parquet"])
+def test_shards_are_not_published_in_what_takes_the_place_of_dest(
+    store: str, count: int, start: Callable[..., Job], run_downloader: Run, tmp_path: Path
+) -> None:
+    """Else the journal has what is not there once DEST is put back, as the message says."""
+    dest, aside, source = tmp_path / "d", tmp_path / "aside", tmp_path / "l.txt"
+    asked, opened = Event(), Event()
+
+    def answer(request: Request) -> Answer:
+        if request.target != f"/{count - 1}":
+            return ok(b"x")
+        asked.set()
+        return [Until(opened), *ok(b"x")]
+
+    with Server(default=answer) as server:
+        source.write_text("".join(f"{server.url}/{number}\n" for number in range(count)))
+        argv = (source, "-o", dest, "--journal", tmp_path / "j", "--shard-files", 5, "--store", store)
+        job = start(*argv, "--workers", 1)
+        assert asked.wait(60)
+        if count > 5:
+            job.until((dest / f"00000.{store}").exists)
+        dest.rename(aside)
+        dest.mkdir()
+        opened.set()
+        assert (job.wait(), f"{dest} {GONE}" in job.err) == (4, True), job.err
+        assert list(dest.iterdir()) == []
+        dest.rmdir()
+        aside.rename(dest)
+        done = run_downloader(*argv)
+    assert done.returncode == 0, done.stderr
+    done = run_downloader("verify", dest, "--journal", tmp_path / "j")
+    assert (done.returncode, done.stdout) == (0, f"{count} of {count} files agree with the journal\n")
+
+
+def test_worker_that_begins_when_dest_was_replaced_stores_nothing(tmp_path: Path) -> None:
+    dest = tmp_path / "d"
+    dest.mkdir()
+    found = dest.stat()
+    rules = Rules(root=(found.st_dev, found.st_ino))
+    FilesSink(dest, "flat", rules).close()
+    dest.rename(tmp_path / "aside")
+    dest.mkdir()
+    with pytest.raises(DestinationError, match=f"{dest} {GONE}"):
+        FilesSink(dest, "flat", rules)
 
 
 # A table that takes gigabytes when it is read, in a few kilobytes.

@@ -46,8 +46,8 @@ class PublisherSettings(msgspec.Struct, frozen=True):
     ``root``: where shards are published, a directory or ``s3://BUCKET/PREFIX``. ``home``: the directory of
     the tool's own files, on the same machine. ``store``: tar or parquet. ``compression``: none, gz or zst.
     ``max_size``: --shard-size, in bytes. ``reproducible``: samples are in the order of their keys, with
-    times of 0. ``access``: to a bucket.
-    ``hashed``: shards have an MD5. ``stall_timeout``: see ``Config``. ``existing``: see --existing.
+    times of 0. ``access``: to a bucket. ``hashed``: shards have an MD5. ``stall_timeout``: see ``Config``.
+    ``existing``: see --existing. ``which``: device and inode of ``root``, see ``core.ownership.Rules``.
     """
 
     root: str
@@ -60,6 +60,7 @@ class PublisherSettings(msgspec.Struct, frozen=True):
     hashed: bool = True
     stall_timeout: float = 30.0
     existing: str = "replace"
+    which: tuple[int, int] = (0, 0)
 
 
 def bucket_settings(root: str, home: str, access: BucketAccess, stall_timeout: float) -> PublisherSettings:

@@ -21,6 +21,8 @@ RESUME = "tests/integration/test_resume.py::"
 LISTING = "tests/faults/test_hostile_listing.py::"
 
 KEPT = "tests/faults/test_kept_files.py::"
+WRONG = "tests/faults/test_wrong_state_files.py::"
+CHANGED = "tests/faults/test_changed_destination.py::"
 
 KNOWN = (
     Mutant(
@@ -105,6 +107,62 @@ KNOWN = (
             "tests/integration/test_shard_verify.py::"
             "test_complete_job_whose_index_gives_way_to_one_of_the_user[shards.json-file]",
         ),
+    ),
+    Mutant(
+        "outcome of a shard without its checksum",
+        "a flipped bit, or the outcome of another shard, gets into the journal",
+        "read_sealed",
+        "sealed.sum not in (None, _sum_of(shard, sealed))",
+        "False",
+        (f"{WRONG}test_outcome_of_another_shard_and_of_a_flipped_bit",),
+    ),
+    Mutant(
+        "failures of no item taken from an outcome",
+        "the journal is damaged, or each run ends with an IndexError",
+        "read_sealed",
+        "_check(sealed)",
+        "",
+        (f"{WRONG}test_outcome_of_a_shard_that_no_worker_wrote[False-failures0]",),
+    ),
+    Mutant(
+        "sizes that no file has taken from a ledger",
+        "verify and each run end with an OverflowError",
+        "read",
+        "states.forget_impossible()",
+        "",
+        (f"{WRONG}test_ledger_with_sizes_that_no_file_has",),
+    ),
+    Mutant(
+        "table of records that is empty",
+        "after a power cut each run ends with 4, and names another file",
+        "KnownRecords.__init__",
+        "known is not None and not _has(known, 'main', 'known')",
+        "False",
+        (f"{WRONG}test_tables_of_what_was_known_before_a_source_is_read_again[records-known.sqlite-]",),
+    ),
+    Mutant(
+        "part of another shard counted",
+        "status says that a negative number of files is pending",
+        "_unrecorded",
+        "min(count, row.count)",
+        "count",
+        (f"{WRONG}test_part_of_another_shard_is_not_counted_beyond_its_items",),
+    ),
+    Mutant(
+        "shards published in what has the path of DEST",
+        "DEST is moved away during a run: shards count as stored that are elsewhere when it is put back",
+        "Directory.__init__",
+        "check_same(self._root.fd, root, which)",
+        "",
+        (f"{CHANGED}test_shards_are_not_published_in_what_takes_the_place_of_dest[tar-5]",),
+    ),
+    Mutant(
+        "indexes written into what has the path of DEST",
+        "DEST is moved away during a run: its indexes lack what is in it",
+        "Destination.finish",
+        "(problem := self.displaced()) is not None",
+        "False",
+        (f"{CHANGED}test_shards_are_not_published_in_what_takes_the_place_of_dest[tar-10]",),
     ),
     Mutant(
         "only the exact .downloader is reserved",

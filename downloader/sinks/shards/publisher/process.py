@@ -16,7 +16,7 @@ import msgspec
 from downloader.core.bucket_place import is_bucket
 from downloader.core.file_errors import advice, advice_for_shard
 from downloader.core.frames import Unpacker, pack
-from downloader.errors import ConfigError
+from downloader.errors import ConfigError, DestinationError
 from downloader.files.directory import Directory as Home
 from downloader.files.directory import UnsafeFile, open_home
 from downloader.process.lifetime import die_with
@@ -80,7 +80,7 @@ def serve() -> int:
             place = place or _open(settings)
             home = home or open_home(Path(settings.home))
             answer = _answer(job, settings, place, home)
-        except (ConfigError, OSError) as error:
+        except (ConfigError, DestinationError, OSError) as error:
             text = advice_for_shard(error) if isinstance(error, OSError) else str(error)
             answer = NotPublished(job.number, f"cannot publish shard {job.number:05d}: {text}")
         except BucketError as error:
@@ -138,7 +138,7 @@ def serve_staging() -> int:
 
 def _open(settings: PublisherSettings) -> Place:
     if not is_bucket(settings.root):
-        return Directory(settings.root)
+        return Directory(settings.root, settings.which)
     return Bucket(settings)
 
 

@@ -20,7 +20,7 @@ import msgspec
 
 from downloader.core.column_types import ColumnTypes
 from downloader.files.directory import Directory as Home
-from downloader.files.directory import Entry, open_directory
+from downloader.files.directory import Entry, check_same, open_directory
 from downloader.sinks.shards.jobs import FailedItem, PublishedShard, PublisherSettings, ShardJob
 from downloader.sinks.shards.publisher.items import Items
 from downloader.sinks.shards.publisher.part import Part, PartError, Sample
@@ -266,8 +266,10 @@ def _in_order(job: ShardJob, part: Part | None) -> tuple[list[Sample], list[Fail
 class Directory:
     """See ``Place``. Temporary names stand beside the final ones."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, which: tuple[int, int]) -> None:
         self._root = open_directory(root)
+        # Whatever has its path by now: what the run has stored is in the one that it holds open.
+        check_same(self._root.fd, root, which)
 
     def temporary(self, name: str) -> Entry:
         return self._root / f".downloader-{name}"
