@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from downloader.cluster.merging import MergedReport
-from downloader.cluster.plan import Done, Head, PlanDirectory
+from downloader.cluster.plan import PlanDirectory, Slice, SliceRecord
 from downloader.cluster.retry import failed_items, plan_again
 from downloader.cluster.shards import DriverShards, has_shards
 from downloader.config.config import Config
@@ -18,7 +18,7 @@ __all__ = ["JobSlices"]
 class JobSlices:
     """The slices of a run of a job. ``most``: how many items one may have.
 
-    ``heads``: all slices. ``dones``: the records that count. ``sliced``: the source was read to its end, or
+    ``by_name``: all slices. ``records``: those that count. ``sliced``: the source was read to its end, or
     to --limit. ``resumed``: the plan had slices before this run.
     """
 
@@ -27,36 +27,36 @@ class JobSlices:
         self._directory = directory
         self._most = most
         self._progress = progress
-        self._failed: list[Done] = []  # to be tried again
-        self._covered: set[str] = set()  # by slices that are done
+        self._failed: list[SliceRecord] = []  # to be tried again
+        self._retried: set[str] = set()  # by slices that are done
         self.book = SliceBook()
         self.merged = MergedReport()
         self.shards = DriverShards(config)
-        self.heads: dict[str, Head] = {}
-        self.dones: dict[str, Done] = {}
+        self.by_name: dict[str, Slice] = {}
+        self.records: dict[str, SliceRecord] = {}
         self.listed = 0
         self.sliced = False
         self.resumed = False
 
     def load(self) -> None:
         """Take up the plan: what is done, what is left, and what failed and is to be tried again."""
-        failed: dict[str, Done] = {}
-        covered: set[str] = set()
-        dones = {done.name: done for done in self._directory.dones()}
-        for head in self._directory.heads():
-            self._add(head)
-            covered |= set(head.covers)
+        failed: dict[str, SliceRecord] = {}
+        retried: set[str] = set()
+        records = {done.name: done for done in self._directory.records()}
+        for slice_ in self._directory.slices():
+            self._add(slice_)
+            retried |= set(slice_.retries)
             self.resumed = True
-            done = dones.get(head.name)
-            if done is None and head.count:
-                if head.covers or not self._config.retry_failed:
-                    self.book.add(head.name)
+            done = records.get(slice_.name)
+            if done is None and slice_.count:
+                if slice_.retries or not self._config.retry_failed:
+                    self.book.add(slice_.name)
             elif done is not None:
                 self.record(done, earlier=True)
                 if done.report.failed:
-                    failed[head.name] = done
-        self.shards.recover(self.heads)
-        self._failed = [done for name, done in failed.items() if name not in covered]
+                    failed[slice_.name] = done
+        self.shards.recover(self.by_name)
+        self._failed = [done for name, done in failed.items() if name not in retried]
         self.plan_failed()
         self._progress.begin(0, Tally())
         self._progress.listed(self.listed, -1.0)
@@ -67,11 +67,11 @@ class JobSlices:
             return
         if not self._failed:
             return
-        again = (failed_items(self._directory, self.heads[done.name], done) for done in self._failed)
+        again = (failed_items(self._directory, self.by_name[done.name], done) for done in self._failed)
         options = shard_options(self._config) if has_shards(self._config) else None
-        for head in plan_again(self._directory, again, self.heads, options, self._most):
-            self._add(head)
-            self.book.add(head.name)
+        for slice_ in plan_again(self._directory, again, self.by_name, options, self._most):
+            self._add(slice_)
+            self.book.add(slice_.name)
         self._failed = []
 
     @property
@@ -79,57 +79,57 @@ class JobSlices:
         """Return whether something that failed in earlier runs could not be planned again."""
         return bool(self._failed)
 
-    def sliced_so_far(self) -> tuple[int, Head]:
+    def sliced_so_far(self) -> tuple[int, Slice]:
         """Take up slices that a slicer has made untold; return how many there are, and the last."""
-        last = Head("", 0)
+        last = Slice("", 0)
         number = 0
-        for head in self.heads.values():
-            if not head.covers:
-                number, last = number + 1, head
-        while (found := self._directory.head(f"{number:08d}")) is not None:
+        for slice_ in self.by_name.values():
+            if not slice_.retries:
+                number, last = number + 1, slice_
+        while (found := self._directory.slice(f"{number:08d}")) is not None:
             number, last = number + 1, found
             self._take(found, -1.0)
         return number, last
 
     def made(self, name: str, position: float) -> None:
         """Take up a slice that the slicer has made; see ``Progress.listed`` for ``position``."""
-        head = self._directory.head(name)
-        assert head is not None
-        self._take(head, position)
+        slice_ = self._directory.slice(name)
+        assert slice_ is not None
+        self._take(slice_, position)
 
-    def _take(self, head: Head, position: float) -> None:
-        self._add(head)
-        self._progress.listed(head.count, position)
-        if head.count:
-            self.book.add(head.name)
+    def _take(self, slice_: Slice, position: float) -> None:
+        self._add(slice_)
+        self._progress.listed(slice_.count, position)
+        if slice_.count:
+            self.book.add(slice_.name)
 
-    def _add(self, head: Head) -> None:
-        self.heads[head.name] = head
-        if not head.covers:
-            self.listed += head.count
-            self.sliced = head.ended
+    def _add(self, slice_: Slice) -> None:
+        self.by_name[slice_.name] = slice_
+        if not slice_.retries:
+            self.listed += slice_.count
+            self.sliced = slice_.ended
 
-    def record(self, done: Done, *, earlier: bool = False) -> None:
+    def record(self, done: SliceRecord, *, earlier: bool = False) -> None:
         """Count a slice that is done, ``earlier`` than this run or in it."""
-        head = self.heads[done.name]
-        self.dones[done.name] = done
+        slice_ = self.by_name[done.name]
+        self.records[done.name] = done
         self.shards.add(done)
-        for name in head.covers:
-            self.dones.pop(name, None)
-            self._covered.add(name)
-        self.merged.add(done, head.covers, earlier=earlier)
+        for name in slice_.retries:
+            self.records.pop(name, None)
+            self._retried.add(name)
+        self.merged.add(done, slice_.retries, earlier=earlier)
 
     def is_left(self) -> bool:
         """Return whether a slice is not done."""
         return any(
-            head.count and name not in self.dones and name not in self._covered
-            for name, head in self.heads.items()
+            slice_.count and name not in self.records and name not in self._retried
+            for name, slice_ in self.by_name.items()
         )
 
     def counts(self) -> dict[str, int]:
         """Return what the report says of the slices."""
         return {
-            "planned": sum(1 for head in self.heads.values() if head.count),
+            "planned": sum(1 for slice_ in self.by_name.values() if slice_.count),
             "done": self.book.done,
             "attempts": self.book.attempts,
             "set aside": len(self.book.abandoned),

@@ -13,7 +13,7 @@ from itertools import chain
 
 import msgspec
 
-from downloader.cluster.plan import Done, PlanDirectory
+from downloader.cluster.plan import PlanDirectory, SliceRecord
 from downloader.cluster.retry import failed_items
 from downloader.cluster.verify import Damage, write_down
 from downloader.config.options import OutputOptions
@@ -92,30 +92,30 @@ def mark_disk(output: str, plan: str) -> Disk:
         return made
 
 
-def gone(dones: Iterable[Done], there: set[str]) -> list[Done]:
+def gone(records: Iterable[SliceRecord], there: set[str]) -> list[SliceRecord]:
     """Return the slices with files on disks other than those ``there``."""
-    return [done for done in dones if done.disk not in there and done.report.stored + done.report.skipped]
+    return [done for done in records if done.disk not in there and done.report.stored + done.report.skipped]
 
 
-def write_down_lost(directory: PlanDirectory, lost: list[Done], most: int) -> None:
+def write_down_lost(directory: PlanDirectory, lost: list[SliceRecord], most: int) -> None:
     """Record that the files of ``lost`` slices are to be fetched again. The caller owns the plan.
 
     ``most``: --slice-files. Raises DestinationError, JournalError, SourceError, InUse.
     """
-    heads = {head.name: head for head in directory.heads()}
-    covered = {name for head in heads.values() for name in head.covers}
+    slices = {slice_.name: slice_ for slice_ in directory.slices()}
+    retried = {name for slice_ in slices.values() for name in slice_.retries}
     for done in lost:
-        failed = failed_items(directory, heads[done.name], done).items
-        items = enumerate(chain.from_iterable(directory.items(heads[done.name])))
+        failed = failed_items(directory, slices[done.name], done).items
+        items = enumerate(chain.from_iterable(directory.items(slices[done.name])))
         damaged = {
             number: Damage(item.name, f"its disk, on {done.node}, is gone")
             for number, item in items
             if number not in failed and not item.fault
         }
-        write_down(directory, heads, done, damaged, None, most, covered=done.name in covered)
+        write_down(directory, slices, done, damaged, None, most, retried=done.name in retried)
 
 
-def lost_text(lost: list[Done]) -> str:
+def lost_text(lost: list[SliceRecord]) -> str:
     """Return the message about slices whose disks are gone."""
     files = sum(done.report.stored + done.report.skipped for done in lost)
     nodes = sorted({done.node for done in lost})

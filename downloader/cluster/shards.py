@@ -2,7 +2,7 @@
 
 ::
 
-    attempt ──► DEST/.downloader/attempts/NAME.ID ──► Done (the first one counts) ──► DEST
+    attempt ──► DEST/.downloader/attempts/NAME.ID ──► SliceRecord (the first one counts) ──► DEST
 
 A shard is a batch of the source. A slice of the source is a whole number of batches, so the shards of a
 slice have the numbers that a local run would give them. Items that failed get further shards behind those
@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from downloader.cluster.configs import changed, in_slice
-from downloader.cluster.plan import Done, Head, PlanDirectory
+from downloader.cluster.plan import PlanDirectory, Slice, SliceRecord
 from downloader.cluster.scratch import Scratch, journal_beside_bucket, own_temporary
 from downloader.config.config import Config
 from downloader.config.options import OutputOptions
@@ -121,10 +121,10 @@ class NodeShards:
 
         The staging is that of the earlier attempt whose journal is in ``scratch``.
         """
-        head, root = self._directory.head(self._name), self._config.output
-        if head is None:
+        slice_, root = self._directory.slice(self._name), self._config.output
+        if slice_ is None:
             raise DestinationError(f"the slice {self._name} is not in the plan")
-        config = in_slice(self._config, again=bool(head.covers))
+        config = in_slice(self._config, again=bool(slice_.retries))
         if not self._has:
             return config
         note = scratch.file(_STAGING)
@@ -144,7 +144,7 @@ class NodeShards:
             note.write(name.encode())
         self.staging = name
         output = staging_path(root, name)
-        return in_slice(changed(config, output=output), first_shard=head.first)
+        return in_slice(changed(config, output=output), first_shard=slice_.first)
 
     def ended(self, scratch: Scratch) -> None:
         """Settle the slice if it is done; remove what the attempt has left, unless another goes on with it.
@@ -196,15 +196,15 @@ class DriverShards:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._has = has_shards(config)
-        self._dones: dict[str, Done] = {}
+        self._records: dict[str, SliceRecord] = {}
         self.replaced = 0
 
-    def add(self, done: Done) -> None:
+    def add(self, done: SliceRecord) -> None:
         """Add a slice that is done."""
         if self._has:
-            self._dones[done.name] = done
+            self._records[done.name] = done
 
-    def recover(self, known: Mapping[str, Head]) -> None:
+    def recover(self, known: Mapping[str, Slice]) -> None:
         """Complete what an earlier driver has begun; ``known`` are the slices of the plan.
 
         Stagings of slices that are not done are left to those that go on with them.
@@ -215,7 +215,7 @@ class DriverShards:
         unwanted = []
         for name in staging.names():
             slice_name = name.partition(".")[0]
-            done = self._dones.get(slice_name)
+            done = self._records.get(slice_name)
             if done is not None and done.staging == name:
                 self.replaced += staging.move(name, done.shards)
             elif done is not None or slice_name not in known:
@@ -223,7 +223,7 @@ class DriverShards:
         if unwanted:
             staging.remove(unwanted)
 
-    def ended(self, done: Done, *, settled: bool) -> None:
+    def ended(self, done: SliceRecord, *, settled: bool) -> None:
         """Take in a slice that has just been done; ``settled``: its shards have their names already."""
         self.add(done)
         if not self._has or (settled and self._config.is_bucket):
@@ -233,13 +233,13 @@ class DriverShards:
         others = [name for name in staging.names() if name.partition(".")[0] == done.name]
         staging.remove(others)
 
-    def finish(self, known: Mapping[str, Head]) -> None:
+    def finish(self, known: Mapping[str, Slice]) -> None:
         """Write the indexes of all shards, and remove what attempts have left."""
         if not self._has:
             return
         self.recover(known)
         files: dict[int, list[FileStats]] = {}
-        for done in self._dones.values():
+        for done in self._records.values():
             files.update((shard.number, shard.files) for shard in done.shards)
         config = self._config
         there = _names_in(config)
@@ -290,13 +290,13 @@ def keys_of(items: list[Item], shard: int, options: ShardOptions) -> list[str]:
 class FreeNumbers:
     """The numbers behind the shards of the source that no shard has, and no slice may give to one."""
 
-    def __init__(self, directory: PlanDirectory, heads: Mapping[str, Head]) -> None:
-        self._first = max((head.seq for head in heads.values() if not head.covers), default=0)
+    def __init__(self, directory: PlanDirectory, slices: Mapping[str, Slice]) -> None:
+        self._first = max((slice_.seq for slice_ in slices.values() if not slice_.retries), default=0)
         self._taken: set[int] = set()
-        for head in heads.values():
-            if head.covers:
-                done = directory.done(head.name)
-                own = range(head.first, head.seq) if done is None else (s.number for s in done.shards)
+        for slice_ in slices.values():
+            if slice_.retries:
+                done = directory.done(slice_.name)
+                own = range(slice_.first, slice_.seq) if done is None else (s.number for s in done.shards)
                 self._taken.update(own)
 
     def take(self, count: int) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from downloader.cluster.plan import Head
+from downloader.cluster.plan import Slice
 from downloader.cluster.slicer import SlicerJob
 from downloader.config.config import Config
 from downloader.core.bucket_place import is_bucket
@@ -26,7 +26,7 @@ _MOST_STARTS = 3
 class SlicerProcess:
     """A running slicer; see ``slicer``. ``starts``: which one in a row it is."""
 
-    def __init__(self, config: Config, name_key: bytes, number: int, last: Head, starts: int = 1) -> None:
+    def __init__(self, config: Config, name_key: bytes, number: int, last: Slice, starts: int = 1) -> None:
         self._config = config
         self._name_key = name_key
         self._starts = starts
@@ -87,7 +87,7 @@ class SlicerProcess:
         """Return whether another may take over, should this one have died."""
         return self._starts < _MOST_STARTS and not self._config.reads_stdin
 
-    def again(self, number: int, last: Head) -> SlicerProcess:
+    def again(self, number: int, last: Slice) -> SlicerProcess:
         """Start another, which goes on behind ``last``, of ``number`` slices."""
         return SlicerProcess(self._config, self._name_key, number, last, self._starts + 1)
 

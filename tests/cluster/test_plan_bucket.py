@@ -22,7 +22,7 @@ from test_ray_engine import check, options, report
 from downloader.cluster import bucket_lock, configs
 from downloader.cluster.bucket_files import BucketFiles
 from downloader.cluster.bucket_lock import BucketLock, Owner
-from downloader.cluster.plan import Done, Head, Plan, PlanDirectory
+from downloader.cluster.plan import Plan, PlanDirectory, Slice, SliceRecord
 from downloader.cluster.task import PlanAt, SliceTask, run_slice
 from downloader.config.config import Config
 from downloader.core.bucket_access import BucketAccess
@@ -208,16 +208,16 @@ def test_attempt_at_a_slice(server: BucketServer, root: str, tmp_path: Path) -> 
         names = [*(f"file-{number:010d}" for number in range(100)), "missing"]
         write_items(writer.file, msgspec.msgpack.encode([Item(name) for name in names]))
         writer.publish()
-        head = directory.add(Head("00000000", 101, ended=True))
-        assert head is not None
+        slice_ = directory.add(Slice("00000000", 101, ended=True))
+        assert slice_ is not None
         # Another driver that goes on for a moment has other items; it cannot replace these.
         other = PlanDirectory(root, BucketAccess(server.url, REGION))
         writer = other.items_writer("00000000")
         write_items(writer.file, msgspec.msgpack.encode([Item("other")]))
         writer.publish()
-        assert other.add(Head("00000000", 1, ended=True)) is None
+        assert other.add(Slice("00000000", 1, ended=True)) is None
         at = PlanAt(root, BucketAccess(server.url, REGION))
-        task = SliceTask("00000000", "plan", at, str(tmp_path / "s"), 0.0, head.items)
+        task = SliceTask("00000000", "plan", at, str(tmp_path / "s"), 0.0, slice_.items)
         encoded = configs.for_slices(config, 1, 0, 0).encode()
         outcome = run_slice(task, encoded, None, "node")
         assert (outcome.how, outcome.reason) == ("done", "")
@@ -226,7 +226,7 @@ def test_attempt_at_a_slice(server: BucketServer, root: str, tmp_path: Path) -> 
         assert run_slice(task, encoded, None, "node").how == "done"
         assert origin.stats()["gets"] == gets
     done = directory.done("00000000")
-    assert isinstance(done, Done)
+    assert isinstance(done, SliceRecord)
     assert (done.report.stored, done.report.failed, done.rows.count) == (100, 1, 100)
     assert [json.loads(line)["name"] for line in directory.failed_lines(done)] == ["missing"]
     with directory.files.open(f"manifest/{done.manifest}") as file:
@@ -235,7 +235,7 @@ def test_attempt_at_a_slice(server: BucketServer, root: str, tmp_path: Path) -> 
     # What another attempt has left is removed, and nothing is left on the node's disk.
     directory.files.write("failures/00000000.late.jsonl", b"")
     directory.sweep(done)
-    kept = {"plan.json", "slices/00000000.json", "done/00000000.json", head.items}
+    kept = {"plan.json", "slices/00000000.json", "done/00000000.json", slice_.items}
     kept |= {f"{kind}/{getattr(done, kind)}" for kind in ("failures", "manifest", "stored")}
     found = {name.removeprefix("cluster/") for name in objects(server, root)}
     late = {name for name in found if name.startswith("slices/00000000.") and name not in kept}

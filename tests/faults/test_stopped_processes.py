@@ -24,7 +24,7 @@ from servers import Request, Server, ok
 from shard_parts import examples, failed, publishing
 from test_publisher_kills import publisher_pid
 
-from downloader.cluster.plan import Head, Plan, PlanDirectory
+from downloader.cluster.plan import Plan, PlanDirectory, Slice
 from downloader.cluster.slicer_process import SlicerProcess
 from downloader.config.config import Config
 from downloader.core.bucket_access import BucketAccess
@@ -272,12 +272,12 @@ def test_slicer_and_its_feeder_that_stop(tmp_path: Path) -> None:
                     return False
                 time.sleep(0.05)
 
-        def last() -> tuple[int, Head]:
-            head = directory.head(made[-1])
-            assert head is not None
-            return len(made), head
+        def last() -> tuple[int, Slice]:
+            slice_ = directory.slice(made[-1])
+            assert slice_ is not None
+            return len(made), slice_
 
-        first = SlicerProcess(config, b"k" * 16, 0, Head("", 0))
+        first = SlicerProcess(config, b"k" * 16, 0, Slice("", 0))
         assert until(first, 2)
         (process,) = slicers()
         process.suspend()
