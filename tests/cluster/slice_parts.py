@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
-from downloader.cluster import configs
-from downloader.cluster.plan import Plan, PlanDirectory, Slice, SliceRecord
-from downloader.cluster.retry import failed_items, plan_again
-from downloader.cluster.shards import DriverShards
-from downloader.cluster.task import AttemptResult, PlanAt, SliceTask, run_slice
+from downloader.cluster.driver.job_shards import DriverShards
+from downloader.cluster.driver.retry import failed_items, plan_again
+from downloader.cluster.node.task import AttemptResult, PlanAt, SliceTask, run_slice
+from downloader.cluster.plan import configs
+from downloader.cluster.plan.plan import Plan, PlanDirectory, Slice, SliceRecord
 from downloader.config.config import Config
 from downloader.core.slices import plan_digest
 from downloader.core.words import Existing

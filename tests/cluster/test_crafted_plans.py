@@ -16,7 +16,7 @@ from harness import DevServer, run, serving
 from planting import PLANTS, plant
 from slice_parts import DIGEST, ShardPlan
 
-from downloader.cluster.scratch import scratch_of
+from downloader.cluster.node.scratch import scratch_of
 from downloader.errors import ConfigError, DownloaderError
 from downloader.files.directory import UnsafeFile
 

@@ -19,11 +19,12 @@ from harness import ROOT, environment, run, serving, stored
 from ray_nodes import Nodes, ray_nodes
 from test_ray_engine import check, options, report
 
-from downloader.cluster import bucket_lock, configs
-from downloader.cluster.bucket_files import BucketFiles
-from downloader.cluster.bucket_lock import BucketLock, Owner
-from downloader.cluster.plan import Plan, PlanDirectory, Slice, SliceRecord
-from downloader.cluster.task import PlanAt, SliceTask, run_slice
+from downloader.cluster.driver import bucket_lock
+from downloader.cluster.driver.bucket_lock import BucketLock, Owner
+from downloader.cluster.node.task import PlanAt, SliceTask, run_slice
+from downloader.cluster.plan import configs
+from downloader.cluster.plan.bucket_files import BucketFiles
+from downloader.cluster.plan.plan import Plan, PlanDirectory, Slice, SliceRecord
 from downloader.config.config import Config
 from downloader.core.bucket_access import BucketAccess
 from downloader.errors import ConfigError, DestinationError, InUse
@@ -36,8 +37,8 @@ REGION = "us-east-1"
 # Owns the plan in argv[1], on the server argv[2], and says so; then it waits to be killed.
 _OWNS = """
 import sys
-from downloader.cluster.bucket_files import BucketFiles
-from downloader.cluster.bucket_lock import BucketLock
+from downloader.cluster.plan.bucket_files import BucketFiles
+from downloader.cluster.driver.bucket_lock import BucketLock
 from downloader.core.bucket_access import BucketAccess
 with BucketLock(BucketFiles(sys.argv[1], BucketAccess(sys.argv[2], "us-east-1")), print):
     print("owned", flush=True)

@@ -17,9 +17,9 @@ import pytest
 from harness import AFTER_IMPORT, serving, stored
 from ray_nodes import slice_processes
 
-from downloader.cluster import configs
-from downloader.cluster.plan import Plan, PlanDirectory, Slice
-from downloader.cluster.task import AttemptResult, PlanAt, SliceTask, run_slice
+from downloader.cluster.node.task import AttemptResult, PlanAt, SliceTask, run_slice
+from downloader.cluster.plan import configs
+from downloader.cluster.plan.plan import Plan, PlanDirectory, Slice
 from downloader.config.config import Config
 from downloader.core.slices import plan_digest
 from downloader.messages import Item

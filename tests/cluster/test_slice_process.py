@@ -11,13 +11,13 @@ import msgspec
 import pytest
 from harness import ROOT, environment
 
-from downloader.cluster.slice_process import SliceProgress
+from downloader.cluster.node.slice_process import SliceProgress
 from downloader.core.frames import Unpacker
 from downloader.messages import Tally
 
 # Reports a pause of each of 500 hosts, more than fit into a pipe's atomic write, then what it has done.
 _REPORTS = """
-from downloader.cluster.slice_process import _Link
+from downloader.cluster.node.slice_process import _Link
 from downloader.messages import HostPause, Tally
 link = _Link()
 for number in range(500):

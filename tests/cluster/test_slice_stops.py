@@ -16,9 +16,9 @@ from harness import serving
 from ray_nodes import slice_processes
 from test_slice_attempts import until
 
-from downloader.cluster import configs
-from downloader.cluster.plan import Plan, PlanDirectory, Slice
-from downloader.cluster.task import AttemptResult, PlanAt, SliceTask, run_slice
+from downloader.cluster.node.task import AttemptResult, PlanAt, SliceTask, run_slice
+from downloader.cluster.plan import configs
+from downloader.cluster.plan.plan import Plan, PlanDirectory, Slice
 from downloader.config.config import Config
 from downloader.core.slices import plan_digest
 from downloader.messages import Item

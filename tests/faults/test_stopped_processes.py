@@ -24,8 +24,8 @@ from servers import Request, Server, ok
 from shard_parts import examples, failed, publishing
 from test_publisher_kills import publisher_pid
 
-from downloader.cluster.plan import Plan, PlanDirectory, Slice
-from downloader.cluster.slicer_process import SlicerProcess
+from downloader.cluster.driver.slicer_process import SlicerProcess
+from downloader.cluster.plan.plan import Plan, PlanDirectory, Slice
 from downloader.config.config import Config
 from downloader.core.bucket_access import BucketAccess
 from downloader.core.slices import plan_digest
@@ -246,7 +246,9 @@ def test_check_of_a_list_that_stops(tmp_path: Path) -> None:
 
 def slicers() -> list[psutil.Process]:
     """Return the slicers that this process has started."""
-    return [each for each in psutil.Process().children() if "cluster.slicer" in " ".join(each.cmdline())]
+    return [
+        each for each in psutil.Process().children() if "cluster.driver.slicer" in " ".join(each.cmdline())
+    ]
 
 
 def test_slicer_and_its_feeder_that_stop(tmp_path: Path) -> None:

@@ -20,10 +20,10 @@ from list_writer import write
 from pyarrow import dataset, parquet
 from servers import Request, Server, Step, ok
 
-from downloader.cluster import configs
-from downloader.cluster.plan import PlanDirectory
-from downloader.cluster.retry import RetryItems, plan_again
-from downloader.cluster.task import PlanAt, SliceTask, run_slice
+from downloader.cluster.driver.retry import RetryItems, plan_again
+from downloader.cluster.node.task import PlanAt, SliceTask, run_slice
+from downloader.cluster.plan import configs
+from downloader.cluster.plan.plan import PlanDirectory
 from downloader.config.config import Config
 from downloader.sinks.shards.options import shard_options
 
@@ -214,9 +214,9 @@ def test_metadata_in_tars_has_the_types_of_the_job(
 
 SLICES = """
 import json, sys
-from downloader.cluster.plan import Plan, PlanDirectory
+from downloader.cluster.plan.plan import Plan, PlanDirectory
 from downloader.config.config import Config
-from downloader.cluster.slicer import SlicerJob, slice_source
+from downloader.cluster.driver.slicer import SlicerJob, slice_source
 
 config = Config.decode(sys.stdin.buffer.read())
 directory = PlanDirectory(config.journal_root)

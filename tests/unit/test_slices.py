@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from downloader.cluster.limits_actor import LimitsActor, SliceHeartbeat
-from downloader.cluster.plan import Slice
+from downloader.cluster.node.limits_actor import LimitsActor, SliceHeartbeat
+from downloader.cluster.plan.plan import Slice
 from downloader.core.slices import MOST_CRASHES, MOST_TRIES, Shares, SliceBook, plan_digest, shares
 
 

@@ -16,14 +16,14 @@ from typing import Any
 
 import msgspec
 
-from downloader.cluster.configs import changed, in_slice
-from downloader.cluster.limits_actor import Directives, SliceHeartbeat
-from downloader.cluster.local_disks import mark_disk, on_this_node
-from downloader.cluster.plan import PlanDirectory, SliceRecord
-from downloader.cluster.plan_files import LARGEST_FILE
-from downloader.cluster.scratch import Scratch, scratch_of
-from downloader.cluster.shards import NodeShards
-from downloader.cluster.slice_process import SliceJob, SliceProgress, SliceResult, encode_order
+from downloader.cluster.node.attempt_shards import NodeShards
+from downloader.cluster.node.limits_actor import Directives, SliceHeartbeat
+from downloader.cluster.node.local_disk import mark_disk, on_this_node
+from downloader.cluster.node.scratch import Scratch, scratch_of
+from downloader.cluster.node.slice_process import SliceJob, SliceProgress, SliceResult, encode_order
+from downloader.cluster.plan.configs import changed, in_slice
+from downloader.cluster.plan.plan import PlanDirectory, SliceRecord
+from downloader.cluster.plan.plan_files import LARGEST_FILE
 from downloader.config.config import Config
 from downloader.core.bucket_access import NO_OPTIONS, BucketAccess
 from downloader.core.frames import Unpacker, pack
@@ -186,7 +186,7 @@ def _attempt(
         parent=os.getpid(),
     )
     pauses = exchange.pauses()
-    argv, env = child("downloader.cluster.slice_process:main")
+    argv, env = child("downloader.cluster.node.slice_process:main")
     process = subprocess.Popen(
         argv,
         stdin=subprocess.PIPE,

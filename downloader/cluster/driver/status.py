@@ -7,9 +7,9 @@ from collections import Counter
 
 import msgspec
 
-from downloader.cluster.merging import MergedReport
-from downloader.cluster.plan import Plan, PlanDirectory, SliceRecord
-from downloader.cluster.plan_home import has_driver, may_have_plan
+from downloader.cluster.driver.merging import MergedReport
+from downloader.cluster.driver.plan_home import has_driver, may_have_plan
+from downloader.cluster.plan.plan import Plan, PlanDirectory, SliceRecord
 from downloader.core.bucket_access import NO_OPTIONS, BucketAccess
 from downloader.core.bucket_place import is_bucket
 from downloader.errors import UNDECODABLE, ConfigError, DestinationError

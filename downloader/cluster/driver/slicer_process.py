@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from downloader.cluster.plan import Slice
-from downloader.cluster.slicer import SlicerJob
+from downloader.cluster.driver.slicer import SlicerJob
+from downloader.cluster.plan.plan import Slice
 from downloader.config.config import Config
 from downloader.core.bucket_place import is_bucket
 from downloader.errors import BootError
@@ -33,7 +33,7 @@ class SlicerProcess:
         self._rest = b""
         reader, writer = os.pipe()
         argv, env = child(
-            "downloader.cluster.slicer:main", str(reader), str(os.getpid()), dest=config.local_output
+            "downloader.cluster.driver.slicer:main", str(reader), str(os.getpid()), dest=config.local_output
         )
         try:
             self._process = start(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 
-from downloader.cluster.manifest import write_cluster_manifest
-from downloader.cluster.plan import PlanDirectory, Slice, SliceRecord
+from downloader.cluster.driver.manifest import write_cluster_manifest
+from downloader.cluster.plan.plan import PlanDirectory, Slice, SliceRecord
 from downloader.config.config import Config
 from downloader.engine.job import Finished
 from downloader.errors import ConfigError, DestinationError, JournalError, SourceError

@@ -13,11 +13,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from downloader.cluster.plan import Plan, PlanDirectory, Slice, SliceRecord
-from downloader.cluster.plan_home import plan_home_at
-from downloader.cluster.retry import DAMAGED, RetryItems, failed_items, plan_again
-from downloader.cluster.shards import keys_of
-from downloader.cluster.stored import read_stored, read_sums
+from downloader.cluster.driver.plan_home import plan_home_at
+from downloader.cluster.driver.retry import DAMAGED, RetryItems, failed_items, keys_of, plan_again
+from downloader.cluster.plan.plan import Plan, PlanDirectory, Slice, SliceRecord
+from downloader.cluster.plan.stored import read_stored, read_sums
 from downloader.core.bucket_access import NO_OPTIONS, BucketAccess
 from downloader.core.bucket_place import is_bucket, is_same_place
 from downloader.core.item_states import OWNED, UNOWNED, Claim, ItemState

@@ -11,17 +11,17 @@ from functools import partial
 from pathlib import Path
 from types import FrameType
 
-from downloader.cluster import configs
-from downloader.cluster.fleet_client import FleetClient
-from downloader.cluster.job_slices import JobSlices
-from downloader.cluster.local_disks import gone, is_local, lost_text, write_down_lost
-from downloader.cluster.plan import Plan, SliceRecord, digest_of
-from downloader.cluster.plan_home import PlanHome, forget_all, plan_home
-from downloader.cluster.results import write_results
-from downloader.cluster.shards import align_to_shards
-from downloader.cluster.slicer_process import SlicerProcess
-from downloader.cluster.status import write_running
-from downloader.cluster.task import AttemptResult, PlanAt, SliceTask
+from downloader.cluster.driver.fleet_client import FleetClient
+from downloader.cluster.driver.job_shards import align_to_shards
+from downloader.cluster.driver.job_slices import JobSlices
+from downloader.cluster.driver.lost_disks import gone, is_local, lost_text, write_down_lost
+from downloader.cluster.driver.plan_home import PlanHome, forget_all, plan_home
+from downloader.cluster.driver.results import write_results
+from downloader.cluster.driver.slicer_process import SlicerProcess
+from downloader.cluster.driver.status import write_running
+from downloader.cluster.node.task import AttemptResult, PlanAt, SliceTask
+from downloader.cluster.plan import configs
+from downloader.cluster.plan.plan import Plan, SliceRecord, digest_of
 from downloader.config.config import Config
 from downloader.core.bucket_place import is_bucket
 from downloader.core.naming import COLON

@@ -8,7 +8,7 @@
         slices/NAME.json    its Slice, created after the items: the slice is there when this is
         failures/NAME.ATTEMPT.jsonl   what failed, of one attempt
         manifest/NAME.ATTEMPT.rows    rows of --manifest, of one attempt (reporting.manifest_rows)
-        stored/NAME.ATTEMPT.stored    what is stored, of one attempt (cluster.stored)
+        stored/NAME.ATTEMPT.stored    what is stored, of one attempt (plan.stored)
         done/NAME.json      its SliceRecord, created if absent and last: the first attempt wins
 
 Names: ``00000000``, … in the order of the source; ``r00000000``, … for slices of items that failed before.
@@ -23,7 +23,7 @@ from typing import TypeVar
 
 import msgspec
 
-from downloader.cluster.plan_files import DirectoryFiles, PlanFiles, Writer
+from downloader.cluster.plan.plan_files import DirectoryFiles, PlanFiles, Writer
 from downloader.config.config import Config
 from downloader.config.options import OutputOptions
 from downloader.core.bucket_access import NO_OPTIONS, BucketAccess
@@ -132,7 +132,7 @@ class SliceRecord(msgspec.Struct, frozen=True):
     """The record of a slice that is done. ``failures``: file with what failed, "" if nothing has.
 
     ``latency``: the counts of a ``core.latency.Histogram``. ``shards``, and where they were published:
-    see ``cluster.shards``. ``manifest``: file with its rows, "" if it ran without --manifest; ``rows``: how
+    see ``plan.staging``. ``manifest``: file with its rows, "" if it ran without --manifest; ``rows``: how
     many there are. ``stored``: file with what is stored, "" in a plan of an earlier version.
     ``disk``: the mark of the disk that has the files, with --store local.
     """
@@ -371,7 +371,7 @@ def _check_names(found: object) -> None:
 def _open_files(root: str, access: BucketAccess = NO_OPTIONS) -> PlanFiles:
     """Return the files under ``root``, a directory or s3://BUCKET/PREFIX. Raises DestinationError."""
     if is_bucket(root):
-        from downloader.cluster.bucket_files import BucketFiles
+        from downloader.cluster.plan.bucket_files import BucketFiles
 
         return BucketFiles(root, access)
     return DirectoryFiles(root)

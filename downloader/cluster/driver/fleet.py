@@ -10,20 +10,18 @@ import ipaddress
 import os
 import re
 import secrets
-import signal
 import socket
 import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from downloader.cluster.limits_actor import LimitsActor, SliceHeartbeat
-from downloader.cluster.local_disks import disk_here, on_this_node
-from downloader.cluster.task import AttemptResult, SliceTask, run_slice
+from downloader.cluster.node.limits_actor import LimitsActor, SliceHeartbeat
+from downloader.cluster.node.ray_tasks import disk_mark_here, kill_here, node_here, run_here
+from downloader.cluster.node.task import AttemptResult, SliceTask
 from downloader.config.machine import usable_cpus
 from downloader.core.silence import Silence
-from downloader.errors import BootError, ConfigError, DestinationError
+from downloader.errors import BootError, ConfigError
 from downloader.process.watching import stalled_text
-from downloader.sinks.bucket_store import NODE
 
 __all__ = ["DISKS_WITHIN", "Fleet"]
 
@@ -73,7 +71,7 @@ class Fleet:
         self._given_up: list[AttemptResult] = []
         self._actor_silence = Silence(self._limit, 0.0)
         self._config_ref: Any = None
-        self._run = ray.remote(_run_here)
+        self._run = ray.remote(run_here)
         self._running: dict[Any, str] = {}
         self._heartbeats: list[SliceHeartbeat] = []
         self._actor_at: tuple[int, str] | None = None
@@ -90,7 +88,7 @@ class Fleet:
         actor = self._ray.remote(LimitsActor).options(
             num_cpus=0, max_restarts=-1, max_task_retries=0, scheduling_strategy=strategy
         )
-        return actor.remote(node_id=_node_here)
+        return actor.remote(node_id=node_here)
 
     def close(self) -> None:
         """Disconnect; the cluster kills what this job still runs. Ends a local cluster."""
@@ -197,7 +195,7 @@ class Fleet:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         strategy = NodeAffinitySchedulingStrategy(node_id=node_id, soft=False)
-        kill = self._ray.remote(_kill_here)
+        kill = self._ray.remote(kill_here)
         kill.options(num_cpus=0, max_retries=0, scheduling_strategy=strategy).remote(pid)
 
     def disks(self, output: str, plan: str) -> set[str]:
@@ -209,7 +207,7 @@ class Fleet:
 
         try:
             nodes = [node["NodeID"] for node in self._ray.nodes() if node["Alive"]]
-            look = self._ray.remote(_disk_here)
+            look = self._ray.remote(disk_mark_here)
             asked = [
                 look.options(
                     num_cpus=0,
@@ -260,38 +258,6 @@ def _check_apart(address: str) -> None:
             f"Ray listens on {host}, where others can reach it, and not on the loopback address; use "
             "--engine local, or another version of Ray"
         )
-
-
-def _node_here() -> str:
-    """Return Ray's name of the node of this process."""
-    import ray
-
-    found: str = ray.get_runtime_context().get_node_id()
-    return found
-
-
-def _kill_here(pid: int) -> None:
-    """Kill process ``pid`` of this node if it is one of Ray's workers: what a task of the cluster calls."""
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
-        if file.read(5) == b"ray::":
-            os.kill(pid, signal.SIGKILL)
-
-
-def _disk_here(output: str, plan: str) -> str:
-    """Return the mark of the disk of this node, "" if it has none."""
-    try:
-        found = disk_here(on_this_node(output), plan)
-    except DestinationError:
-        return ""
-    return found.id if found else ""
-
-
-def _run_here(task: SliceTask, config: bytes, limits_actor: Any) -> AttemptResult:
-    """Run ``task`` on the node of this process: what a task of the cluster calls."""
-    node_id = _node_here()
-    node = f"{socket.gethostname()}/{node_id[:8]}"
-    os.environ[NODE] = node
-    return run_slice(task, config, limits_actor, node, node_id)
 
 
 def _knock(address: str) -> None:

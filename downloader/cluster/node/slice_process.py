@@ -17,7 +17,7 @@ from typing import BinaryIO, NoReturn
 
 import msgspec
 
-from downloader.cluster.stored import write_stored
+from downloader.cluster.plan.stored import write_stored
 from downloader.config.config import Config
 from downloader.config.options import OutputOptions
 from downloader.core.file_errors import advice
@@ -128,11 +128,11 @@ def _result(config: Config, finished: Finished, path: Path) -> SliceResult:
         result = msgspec.structs.replace(result, stored=os.fspath(stored))
     if report.complete and config.sink_kind.shard_items(config):
         # Imported where they are needed: a slice's fixed cost is that of its imports.
-        from downloader.cluster.shards import shards_of_slice
+        from downloader.cluster.node.attempt_shards import shards_of_slice
 
         result = msgspec.structs.replace(result, shards=shards_of_slice(config))
     if config.slice.keep_records and report.complete:
-        from downloader.cluster.slice_rows import write_slice_rows
+        from downloader.cluster.node.slice_rows import write_slice_rows
 
         rows = path.with_suffix(".rows")
         with _created(rows) as file:

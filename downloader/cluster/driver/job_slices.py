@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from downloader.cluster.merging import MergedReport
-from downloader.cluster.plan import PlanDirectory, Slice, SliceRecord
-from downloader.cluster.retry import failed_items, plan_again
-from downloader.cluster.shards import DriverShards, has_shards
+from downloader.cluster.driver.job_shards import DriverShards
+from downloader.cluster.driver.merging import MergedReport
+from downloader.cluster.driver.retry import failed_items, plan_again
+from downloader.cluster.plan.plan import PlanDirectory, Slice, SliceRecord
+from downloader.cluster.plan.staging import has_shards
 from downloader.config.config import Config
 from downloader.core.slices import SliceBook
 from downloader.messages import Tally

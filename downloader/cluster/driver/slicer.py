@@ -16,9 +16,9 @@ from typing import Any
 
 import msgspec
 
-from downloader.cluster.configs import changed
-from downloader.cluster.plan import PlanDirectory, Slice
-from downloader.cluster.plan_files import Writer
+from downloader.cluster.plan.configs import changed
+from downloader.cluster.plan.plan import PlanDirectory, Slice
+from downloader.cluster.plan.plan_files import Writer
 from downloader.config.config import Config
 from downloader.engine.source_reader import FeederLost, read_batches
 from downloader.errors import DownloaderError, InUse, SourceError

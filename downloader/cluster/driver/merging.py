@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from downloader.cluster.plan import SliceRecord
+from downloader.cluster.plan.plan import SliceRecord
 from downloader.core.latency import Histogram
 from downloader.messages import Tally
 from downloader.reporting.record import Report

@@ -7,15 +7,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from downloader.cluster.plan import PlanDirectory, Slice, SliceRecord
-from downloader.cluster.shards import FreeNumbers, keys_of
+from downloader.cluster.plan.plan import PlanDirectory, Slice, SliceRecord
 from downloader.core.item_states import UNOWNED, Claim
+from downloader.core.shard_keys import index_width, name_keys
 from downloader.errors import InUse
 from downloader.messages import BATCH_ITEMS, Earlier, Item
 from downloader.sinks.shards.options import ShardOptions
 from downloader.sources.slice_file import write_items
 
-__all__ = ["DAMAGED", "RetryItems", "failed_items", "plan_again"]
+__all__ = ["DAMAGED", "RetryItems", "failed_items", "keys_of", "plan_again"]
 
 DAMAGED = "damaged"
 
@@ -115,3 +115,34 @@ def _write(
     if slice_ is None:
         raise InUse(f"{directory.root}: another driver has made the slice {name}; wait for it, or stop it")
     return slice_
+
+
+def keys_of(items: list[Item], shard: int, options: ShardOptions) -> list[str]:
+    """Return the keys of the ``items`` of a batch, which is ``shard``, or is fetched again."""
+    if items and items[0].earlier:
+        return [item.earlier.key for item in items if item.earlier]
+    if options.by_name:
+        return name_keys(item.name for item in items)
+    width = index_width(options.files)
+    return [f"{shard:05d}{index:0{width}d}" for index in range(len(items))]
+
+
+class FreeNumbers:
+    """The numbers behind the shards of the source that no shard has, and no slice may give to one."""
+
+    def __init__(self, directory: PlanDirectory, slices: Mapping[str, Slice]) -> None:
+        self._first = max((slice_.seq for slice_ in slices.values() if not slice_.retries), default=0)
+        self._taken: set[int] = set()
+        for slice_ in slices.values():
+            if slice_.retries:
+                done = directory.done(slice_.name)
+                own = range(slice_.first, slice_.seq) if done is None else (s.number for s in done.shards)
+                self._taken.update(own)
+
+    def take(self, count: int) -> int:
+        """Return the first of the lowest ``count`` numbers in a row that are free; they are no longer."""
+        first = self._first
+        while taken := self._taken.intersection(range(first, first + count)):
+            first = max(taken) + 1
+        self._taken.update(range(first, first + count))
+        return first

@@ -20,9 +20,9 @@ from typing import Any, Final
 
 import msgspec
 
-from downloader.cluster.plan import PlanDirectory, Slice, SliceRecord
-from downloader.cluster.retry import failed_items
-from downloader.cluster.stored import read_stored
+from downloader.cluster.driver.retry import failed_items
+from downloader.cluster.plan.plan import PlanDirectory, Slice, SliceRecord
+from downloader.cluster.plan.stored import read_stored
 from downloader.config.config import Config
 from downloader.core.redact import redact_url
 from downloader.core.units import show_count

@@ -14,10 +14,10 @@ from typing import Any
 
 import msgspec
 
-from downloader.cluster.fleet import DISKS_WITHIN
-from downloader.cluster.fleet_process import LOST, Answer, Call
-from downloader.cluster.limits_actor import SliceHeartbeat
-from downloader.cluster.task import AttemptResult, SliceTask
+from downloader.cluster.driver.fleet import DISKS_WITHIN
+from downloader.cluster.driver.fleet_process import LOST, Answer, Call
+from downloader.cluster.node.limits_actor import SliceHeartbeat
+from downloader.cluster.node.task import AttemptResult, SliceTask
 from downloader.config.config import Config
 from downloader.core.frames import Unpacker, pack
 from downloader.errors import BootError, ConfigError, DestinationError, DownloaderError
@@ -53,7 +53,7 @@ class FleetClient:
         self._calls = ours
         reader, self._lifeline = os.pipe()
         argv, env = child(
-            "downloader.cluster.guardian:main",
+            "downloader.cluster.driver.guardian:main",
             *(str(reader), str(theirs.fileno()), config.ray_address, self._temporary),
             dest=config.local_output,
         )
