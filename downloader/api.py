@@ -130,7 +130,7 @@ def serve_download() -> None:
 def _run(config: Config) -> Finished:
     """Run ``config`` with its engine; drain when the caller has exited."""
     if config.engine == "ray":
-        from downloader.cluster.driver import run_cluster
+        from downloader.cluster.driver.job import run_cluster
 
         # The driver's process has threads anyway, and ends on a signal.
         Thread(target=_end_with_caller, daemon=True).start()

@@ -85,7 +85,7 @@ DEST, or --journal, may be s3://BUCKET/PREFIX, where a job over many machines ha
 @verbose
 def status(dest: str, journal: str, access: BucketAccess, as_json: bool) -> int:
     """Show what the journal of DEST records."""
-    from downloader.cluster.status import cluster_status
+    from downloader.cluster.driver.status import cluster_status
     from downloader.core.pipeline_order import doubtful_text
     from downloader.reporting.report import state_of
     from downloader.storage.verify import status as read_status
@@ -129,14 +129,14 @@ them again. Exit code 0 when all agree, 1 when not.
 @verbose
 def verify(dest: str, journal: str, access: BucketAccess, as_json: bool, quiet: bool) -> int:
     """Compare the files in DEST with its journal: size and checksum of each."""
-    from downloader.cluster.plan_home import may_have_plan
+    from downloader.cluster.driver.plan_home import may_have_plan
     from downloader.core.naming import shown
     from downloader.storage.verify import remarks
     from downloader.storage.verify import verify as check
 
     found = None
     if may_have_plan(journal or dest):
-        from downloader.cluster.verify import verify_cluster
+        from downloader.cluster.driver.verify import verify_cluster
 
         found = verify_cluster(dest, quiet, journal, access)
     found = found or check(dest, quiet, journal, access)

@@ -93,7 +93,7 @@ def fetch(**given: Any) -> int:
 def _run(config: Config) -> Finished:
     """Run ``config`` with its engine."""
     if config.engine == "ray":
-        from downloader.cluster.driver import run_cluster
+        from downloader.cluster.driver.job import run_cluster
 
         return run_cluster(config)
     gc.disable()  # imports make no garbage

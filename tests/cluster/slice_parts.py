@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
-from downloader.cluster import configs
-from downloader.cluster.plan import Done, Head, Plan, PlanDirectory
-from downloader.cluster.retry import failed_items, plan_again
-from downloader.cluster.shards import DriverShards
-from downloader.cluster.task import Outcome, PlanAt, SliceTask, run_slice
+from downloader.cluster.driver.job_shards import DriverShards
+from downloader.cluster.driver.retry import failed_items, plan_again
+from downloader.cluster.node.task import AttemptResult, PlanAt, SliceTask, run_slice
+from downloader.cluster.plan import configs
+from downloader.cluster.plan.plan import Plan, PlanDirectory, Slice, SliceRecord
 from downloader.config.config import Config
 from downloader.core.slices import plan_digest
 from downloader.core.words import Existing
@@ -60,7 +60,7 @@ class ShardPlan:
         )
         plan = msgspec.structs.replace(plan, identity=self.config.sink_kind.identity(self.config))
         self.directory.open(plan, restart=False)
-        self.heads: dict[str, Head] = {}
+        self.by_name: dict[str, Slice] = {}
         self.first = 0
 
     @property
@@ -89,31 +89,31 @@ class ShardPlan:
 
     def add(self, names: list[str], *, ended: bool = False) -> str:
         """Add a slice of the source with these items; return its name."""
-        name = f"{len(self.heads):08d}"
+        name = f"{len(self.by_name):08d}"
         writer = self.directory.items_writer(name)
         batches = [names[at : at + self.shard_files] for at in range(0, len(names), self.shard_files)]
         for batch in batches:
             write_items(writer.file, msgspec.msgpack.encode([Item(each) for each in batch]))
         writer.publish()
         behind = self.first + len(batches)
-        head = self.directory.add(Head(name, len(names), seq=behind, first=self.first, ended=ended))
-        assert head is not None
-        self.first, self.heads[name] = behind, head
+        slice_ = self.directory.add(Slice(name, len(names), seq=behind, first=self.first, ended=ended))
+        assert slice_ is not None
+        self.first, self.by_name[name] = behind, slice_
         return name
 
-    def again(self, *names: str) -> Head:
+    def again(self, *names: str) -> Slice:
         """Make a slice of what has failed in these, and return it."""
-        failed = [failed_items(self.directory, self.heads[name], self.done(name)) for name in names]
+        failed = [failed_items(self.directory, self.by_name[name], self.done(name)) for name in names]
         options = None if self.config.store == "files" else shard_options(self.config)
-        (head,) = plan_again(self.directory, failed, self.heads, options, 1000)
-        self.heads[head.name] = head
-        return head
+        (slice_,) = plan_again(self.directory, failed, self.by_name, options, 1000)
+        self.by_name[slice_.name] = slice_
+        return slice_
 
-    def attempt(self, name: str, scratch: Path) -> Outcome:
+    def attempt(self, name: str, scratch: Path) -> AttemptResult:
         """Run a slice here."""
         return run_attempt(name, str(self.dest), str(scratch), self.slices, "here")
 
-    def done(self, name: str) -> Done:
+    def done(self, name: str) -> SliceRecord:
         """Return the record of a slice that is done."""
         done = self.directory.done(name)
         assert done is not None
@@ -122,15 +122,15 @@ class ShardPlan:
     def drive(self) -> int:
         """Do what a driver does with shards at its start and its end; return how many files it replaced."""
         shards = DriverShards(self.config)
-        for name in self.heads:
+        for name in self.by_name:
             if (done := self.directory.done(name)) is not None:
                 shards.add(done)
-        shards.recover(self.heads)
-        shards.finish(self.heads)
+        shards.recover(self.by_name)
+        shards.finish(self.by_name)
         return shards.replaced
 
 
-def run_attempt(name: str, dest: str, scratch: str, config: bytes, node: str) -> Outcome:
+def run_attempt(name: str, dest: str, scratch: str, config: bytes, node: str) -> AttemptResult:
     """Run the slice ``name``, in this process."""
     task = SliceTask(name, DIGEST, PlanAt(dest), scratch, 0.0, f"slices/{name}.items")
     return run_slice(task, config, None, node)

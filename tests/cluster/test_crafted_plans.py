@@ -16,7 +16,7 @@ from harness import DevServer, run, serving
 from planting import PLANTS, plant
 from slice_parts import DIGEST, ShardPlan
 
-from downloader.cluster.scratch import scratch_of
+from downloader.cluster.node.scratch import scratch_of
 from downloader.errors import ConfigError, DownloaderError
 from downloader.files.directory import UnsafeFile
 
@@ -44,7 +44,7 @@ def change(path: Path, **changed: Any) -> None:
 def driven(plan: ShardPlan) -> None:
     """Read the plan and do what a driver does with it."""
     plan.directory.read()
-    plan.directory.heads()
+    plan.directory.slices()
     plan.drive()
 
 
@@ -71,7 +71,7 @@ def test_names_in_a_plan_are_checked(changed: str, text: str, server: DevServer,
     plan = planned(tmp_path / "d", server)
     outside = Outside(tmp_path / "outside")
     files = tmp_path / "d/.downloader/cluster"
-    done, head = files / "done/00000000.json", files / "slices/00000000.json"
+    done, slice_ = files / "done/00000000.json", files / "slices/00000000.json"
     up = f"../../../../{outside.root.name}/precious"
     if changed == "shard":
         elsewhere(done, up)
@@ -84,7 +84,7 @@ def test_names_in_a_plan_are_checked(changed: str, text: str, server: DevServer,
     elif changed == "id":
         change(files / "plan.json", id=up)
     else:
-        change(head, **{changed: [up] if changed == "covers" else up})
+        change(slice_, **{changed: [up] if changed == "covers" else up})
     outside.before = outside.now()
     with pytest.raises(DownloaderError, match=text):
         driven(plan)

@@ -19,11 +19,12 @@ from harness import ROOT, environment, run, serving, stored
 from ray_nodes import Nodes, ray_nodes
 from test_ray_engine import check, options, report
 
-from downloader.cluster import bucket_lock, configs
-from downloader.cluster.bucket_files import BucketFiles
-from downloader.cluster.bucket_lock import BucketLock, Owner
-from downloader.cluster.plan import Done, Head, Plan, PlanDirectory
-from downloader.cluster.task import PlanAt, SliceTask, run_slice
+from downloader.cluster.driver import bucket_lock
+from downloader.cluster.driver.bucket_lock import BucketLock, Owner
+from downloader.cluster.node.task import PlanAt, SliceTask, run_slice
+from downloader.cluster.plan import configs
+from downloader.cluster.plan.bucket_files import BucketFiles
+from downloader.cluster.plan.plan import Plan, PlanDirectory, Slice, SliceRecord
 from downloader.config.config import Config
 from downloader.core.bucket_access import BucketAccess
 from downloader.errors import ConfigError, DestinationError, InUse
@@ -36,8 +37,8 @@ REGION = "us-east-1"
 # Owns the plan in argv[1], on the server argv[2], and says so; then it waits to be killed.
 _OWNS = """
 import sys
-from downloader.cluster.bucket_files import BucketFiles
-from downloader.cluster.bucket_lock import BucketLock
+from downloader.cluster.plan.bucket_files import BucketFiles
+from downloader.cluster.driver.bucket_lock import BucketLock
 from downloader.core.bucket_access import BucketAccess
 with BucketLock(BucketFiles(sys.argv[1], BucketAccess(sys.argv[2], "us-east-1")), print):
     print("owned", flush=True)
@@ -208,16 +209,16 @@ def test_attempt_at_a_slice(server: BucketServer, root: str, tmp_path: Path) -> 
         names = [*(f"file-{number:010d}" for number in range(100)), "missing"]
         write_items(writer.file, msgspec.msgpack.encode([Item(name) for name in names]))
         writer.publish()
-        head = directory.add(Head("00000000", 101, ended=True))
-        assert head is not None
+        slice_ = directory.add(Slice("00000000", 101, ended=True))
+        assert slice_ is not None
         # Another driver that goes on for a moment has other items; it cannot replace these.
         other = PlanDirectory(root, BucketAccess(server.url, REGION))
         writer = other.items_writer("00000000")
         write_items(writer.file, msgspec.msgpack.encode([Item("other")]))
         writer.publish()
-        assert other.add(Head("00000000", 1, ended=True)) is None
+        assert other.add(Slice("00000000", 1, ended=True)) is None
         at = PlanAt(root, BucketAccess(server.url, REGION))
-        task = SliceTask("00000000", "plan", at, str(tmp_path / "s"), 0.0, head.items)
+        task = SliceTask("00000000", "plan", at, str(tmp_path / "s"), 0.0, slice_.items)
         encoded = configs.for_slices(config, 1, 0, 0).encode()
         outcome = run_slice(task, encoded, None, "node")
         assert (outcome.how, outcome.reason) == ("done", "")
@@ -226,7 +227,7 @@ def test_attempt_at_a_slice(server: BucketServer, root: str, tmp_path: Path) -> 
         assert run_slice(task, encoded, None, "node").how == "done"
         assert origin.stats()["gets"] == gets
     done = directory.done("00000000")
-    assert isinstance(done, Done)
+    assert isinstance(done, SliceRecord)
     assert (done.report.stored, done.report.failed, done.rows.count) == (100, 1, 100)
     assert [json.loads(line)["name"] for line in directory.failed_lines(done)] == ["missing"]
     with directory.files.open(f"manifest/{done.manifest}") as file:
@@ -235,7 +236,7 @@ def test_attempt_at_a_slice(server: BucketServer, root: str, tmp_path: Path) -> 
     # What another attempt has left is removed, and nothing is left on the node's disk.
     directory.files.write("failures/00000000.late.jsonl", b"")
     directory.sweep(done)
-    kept = {"plan.json", "slices/00000000.json", "done/00000000.json", head.items}
+    kept = {"plan.json", "slices/00000000.json", "done/00000000.json", slice_.items}
     kept |= {f"{kind}/{getattr(done, kind)}" for kind in ("failures", "manifest", "stored")}
     found = {name.removeprefix("cluster/") for name in objects(server, root)}
     late = {name for name in found if name.startswith("slices/00000000.") and name not in kept}

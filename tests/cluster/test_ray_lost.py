@@ -143,7 +143,7 @@ print(report.exit_code, report.stored + report.skipped, report.stopped_by)
         ),
         ("caller", signal.SIGSTOP, "4 ", "the Ray cluster was lost: Ray did not answer for "),
         ("ray::slice", signal.SIGSTOP, "0 600 None", "runs again: its worker on"),
-        ("ray::Board", signal.SIGSTOP, "0 600 None", ""),
+        ("ray::LimitsActor", signal.SIGSTOP, "0 600 None", ""),
     ],
 )
 def test_process_of_a_local_cluster_is_lost(

@@ -17,9 +17,9 @@ import pytest
 from harness import AFTER_IMPORT, serving, stored
 from ray_nodes import slice_processes
 
-from downloader.cluster import configs
-from downloader.cluster.plan import Head, Plan, PlanDirectory
-from downloader.cluster.task import Outcome, PlanAt, SliceTask, run_slice
+from downloader.cluster.node.task import AttemptResult, PlanAt, SliceTask, run_slice
+from downloader.cluster.plan import configs
+from downloader.cluster.plan.plan import Plan, PlanDirectory, Slice
 from downloader.config.config import Config
 from downloader.core.slices import plan_digest
 from downloader.messages import Item
@@ -63,7 +63,7 @@ def plan(dest: Path, source: str) -> tuple[PlanDirectory, bytes]:
     names = [*(f"file-{number:010d}" for number in range(FILES)), "missing"]
     write_items(writer.file, msgspec.msgpack.encode([Item(name) for name in names]))
     writer.publish()
-    directory.add(Head("00000000", FILES + 1, ended=True))
+    directory.add(Slice("00000000", FILES + 1, ended=True))
     job = Config(
         source=source, output=str(dest), connections=4, pipeline=1, manifest=str(dest.parent / "m.jsonl")
     )
@@ -71,7 +71,7 @@ def plan(dest: Path, source: str) -> tuple[PlanDirectory, bytes]:
     return directory, config.encode()
 
 
-def attempt(dest: str, scratch: str, config: bytes, node: str) -> Outcome:
+def attempt(dest: str, scratch: str, config: bytes, node: str) -> AttemptResult:
     task = SliceTask("00000000", DIGEST, PlanAt(dest), scratch, 0.0, "slices/00000000.items")
     return run_slice(task, config, None, node)
 
@@ -100,7 +100,7 @@ def test_attempts_that_overlap(
         directory, config = plan(dest, server.url)
         with multiprocessing.get_context("spawn").Pool(2) as pool:
 
-            def start(number: int) -> AsyncResult[Outcome]:
+            def start(number: int) -> AsyncResult[AttemptResult]:
                 scratch = str(tmp_path / disks[number])
                 return pool.apply_async(attempt, (str(dest), scratch, config, f"node {number}"))
 

@@ -11,13 +11,13 @@ import msgspec
 import pytest
 from harness import ROOT, environment
 
-from downloader.cluster.slice_process import Pulse
+from downloader.cluster.node.slice_process import SliceProgress
 from downloader.core.frames import Unpacker
 from downloader.messages import Tally
 
 # Reports a pause of each of 500 hosts, more than fit into a pipe's atomic write, then what it has done.
 _REPORTS = """
-from downloader.cluster.slice_process import _Link
+from downloader.cluster.node.slice_process import _Link
 from downloader.messages import HostPause, Tally
 link = _Link()
 for number in range(500):
@@ -36,10 +36,10 @@ def test_pauses_of_many_hosts_are_all_told() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    pulses = [msgspec.msgpack.decode(frame, type=Pulse) for frame in Unpacker().feed(done.stdout)]
-    hosts = [pause.host.partition(".")[0] for pulse in pulses for pause in pulse.pauses]
+    told = [msgspec.msgpack.decode(frame, type=SliceProgress) for frame in Unpacker().feed(done.stdout)]
+    hosts = [pause.host.partition(".")[0] for progress in told for pause in progress.pauses]
     assert hosts == [f"https://host-{number}" for number in range(500)]
-    assert {pulse.tally for pulse in pulses} == {Tally(stored=7)}
+    assert {progress.tally for progress in told} == {Tally(stored=7)}
 
 
 # Forks the feeder of a slice or a list, has it send a batch, and waits for a sign of life and for its end.

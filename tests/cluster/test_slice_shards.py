@@ -111,7 +111,7 @@ def test_what_failed_gets_further_shards_with_the_keys_of_its_rows(tmp_path: Pat
         # Some can be fetched now; of shard 3 one, of shard 2 none.
         down.difference_update({"f-3", "f-4", "f-31"})
         again = plan.again(*slices)
-        assert (again.covers, again.first, again.seq) == (tuple(slices), 4, 7)
+        assert (again.retries, again.first, again.seq) == (tuple(slices), 4, 7)
         assert plan.attempt(again.name, tmp_path / "s").how == "done"
         found = keys(plan.dest)
         assert (found["00004.tar"], found["00006.tar"]) == (["000000003", "000000004"], ["000030001"])
@@ -285,11 +285,11 @@ def test_verify_finds_what_is_damaged_and_it_is_fetched_again(
     changed = damage(plan.dest, store, truth, [names[35], names[70]])
     assert verify(plan.dest) == (1, 120, 120 - 2 * size, lost)
     assert verify(plan.dest) == (1, 120 - 2 * size, 120 - 2 * size, lost)
-    (made,) = [head for head in plan.directory.heads() if head.name not in plan.heads]
-    assert (made.covers, made.count) == ((slices[0],), size)
-    plan.heads[made.name] = made
-    for head in (made, plan.again(again.name)):
-        assert plan.attempt(head.name, tmp_path / "s").how == "done"
+    (made,) = [slice_ for slice_ in plan.directory.slices() if slice_.name not in plan.by_name]
+    assert (made.retries, made.count) == ((slices[0],), size)
+    plan.by_name[made.name] = made
+    for slice_ in (made, plan.again(again.name)):
+        assert plan.attempt(slice_.name, tmp_path / "s").how == "done"
     remove(store, changed)
     plan.drive()
     assert verify(plan.dest) == (0, 120, 120, [])

@@ -16,9 +16,9 @@ from harness import serving
 from ray_nodes import slice_processes
 from test_slice_attempts import until
 
-from downloader.cluster import configs
-from downloader.cluster.plan import Head, Plan, PlanDirectory
-from downloader.cluster.task import Outcome, PlanAt, SliceTask, run_slice
+from downloader.cluster.node.task import AttemptResult, PlanAt, SliceTask, run_slice
+from downloader.cluster.plan import configs
+from downloader.cluster.plan.plan import Plan, PlanDirectory, Slice
 from downloader.config.config import Config
 from downloader.core.slices import plan_digest
 from downloader.messages import Item
@@ -40,11 +40,11 @@ def plan(dest: Path, source: str, files: int, **options: object) -> bytes:
     names = [f"file-{number:010d}" for number in range(files)]
     write_items(writer.file, msgspec.msgpack.encode([Item(name) for name in names]))
     writer.publish()
-    directory.add(Head("00000000", files, ended=True))
+    directory.add(Slice("00000000", files, ended=True))
     return configs.for_slices(job, 1, 0, 0).encode()
 
 
-def attempt(dest: Path, scratch: Path, config: bytes) -> Outcome:
+def attempt(dest: Path, scratch: Path, config: bytes) -> AttemptResult:
     task = SliceTask("00000000", DIGEST, PlanAt(str(dest)), str(scratch), 0.0, "slices/00000000.items")
     return run_slice(task, config, None, "here")
 

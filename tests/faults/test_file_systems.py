@@ -664,8 +664,9 @@ def verify_as_nobody(dest: Path, journal: Path) -> subprocess.CompletedProcess[s
     """Run ``verify`` as a user whom permissions stop; it imports everything before it becomes that."""
     script = (
         "import os, sys, downloader.cli.main, downloader.core.naming, downloader.sinks.shards.comparing;"
-        "import downloader.reporting.report, downloader.storage.verify, downloader.cluster.plan_home;"
-        "import downloader.sinks.exchanged, downloader.sinks.shards.inspecting;"
+        "import downloader.reporting.report, downloader.storage.verify;"
+        "import downloader.cluster.driver.plan_home, downloader.sinks.exchanged;"
+        "import downloader.sinks.shards.inspecting;"
         "from downloader.sinks.registry import sink_kind; sink_kind('files'), sink_kind('tar');"
         f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY});"
         "sys.exit(downloader.cli.main.main(sys.argv[1:]))"

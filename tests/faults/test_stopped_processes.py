@@ -24,8 +24,8 @@ from servers import Request, Server, ok
 from shard_parts import examples, failed, publishing
 from test_publisher_kills import publisher_pid
 
-from downloader.cluster.plan import Head, Plan, PlanDirectory
-from downloader.cluster.slicer_process import SlicerProcess
+from downloader.cluster.driver.slicer_process import SlicerProcess
+from downloader.cluster.plan.plan import Plan, PlanDirectory, Slice
 from downloader.config.config import Config
 from downloader.core.bucket_access import BucketAccess
 from downloader.core.slices import plan_digest
@@ -246,7 +246,9 @@ def test_check_of_a_list_that_stops(tmp_path: Path) -> None:
 
 def slicers() -> list[psutil.Process]:
     """Return the slicers that this process has started."""
-    return [each for each in psutil.Process().children() if "cluster.slicer" in " ".join(each.cmdline())]
+    return [
+        each for each in psutil.Process().children() if "cluster.driver.slicer" in " ".join(each.cmdline())
+    ]
 
 
 def test_slicer_and_its_feeder_that_stop(tmp_path: Path) -> None:
@@ -272,12 +274,12 @@ def test_slicer_and_its_feeder_that_stop(tmp_path: Path) -> None:
                     return False
                 time.sleep(0.05)
 
-        def last() -> tuple[int, Head]:
-            head = directory.head(made[-1])
-            assert head is not None
-            return len(made), head
+        def last() -> tuple[int, Slice]:
+            slice_ = directory.slice(made[-1])
+            assert slice_ is not None
+            return len(made), slice_
 
-        first = SlicerProcess(config, b"k" * 16, 0, Head("", 0))
+        first = SlicerProcess(config, b"k" * 16, 0, Slice("", 0))
         assert until(first, 2)
         (process,) = slicers()
         process.suspend()

@@ -319,7 +319,7 @@ MAY_ASK = {
     # When a shard was begun and finished: in its stats.
     "downloader/sinks/shards/batch.py": {"time"},
     # How old the lock of a plan in a bucket is, for `status`: nothing is done because of it.
-    "downloader/cluster/bucket_files.py": {"now"},
+    "downloader/cluster/plan/bucket_files.py": {"now"},
 }
 
 

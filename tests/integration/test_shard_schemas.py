@@ -20,10 +20,10 @@ from list_writer import write
 from pyarrow import dataset, parquet
 from servers import Request, Server, Step, ok
 
-from downloader.cluster import configs
-from downloader.cluster.plan import PlanDirectory
-from downloader.cluster.retry import Again, plan_again
-from downloader.cluster.task import PlanAt, SliceTask, run_slice
+from downloader.cluster.driver.retry import RetryItems, plan_again
+from downloader.cluster.node.task import PlanAt, SliceTask, run_slice
+from downloader.cluster.plan import configs
+from downloader.cluster.plan.plan import PlanDirectory
 from downloader.config.config import Config
 from downloader.sinks.shards.options import shard_options
 
@@ -214,9 +214,9 @@ def test_metadata_in_tars_has_the_types_of_the_job(
 
 SLICES = """
 import json, sys
-from downloader.cluster.plan import Plan, PlanDirectory
+from downloader.cluster.plan.plan import Plan, PlanDirectory
 from downloader.config.config import Config
-from downloader.cluster.slicer import SlicerJob, slice_source
+from downloader.cluster.driver.slicer import SlicerJob, slice_source
 
 config = Config.decode(sys.stdin.buffer.read())
 directory = PlanDirectory(config.journal_root)
@@ -242,13 +242,15 @@ def test_slices_have_the_types_of_their_job(server: Server, tmp_path: Path) -> N
     argv = [sys.executable, "-c", SLICES]
     subprocess.run(argv, input=config.encode(), env=environment(), check=True, timeout=60)
     directory = PlanDirectory(str(dest))
-    heads = {head.name: head for head in directory.heads()}
-    (again,) = plan_again(directory, [Again(heads["00000001"], {0: None})], heads, shard_options(config), 6)
-    assert {head.types for head in (*heads.values(), again)} == {heads["00000000"].types} != {""}
+    slices = {slice_.name: slice_ for slice_ in directory.slices()}
+    (again,) = plan_again(
+        directory, [RetryItems(slices["00000001"], {0: None})], slices, shard_options(config), 6
+    )
+    assert {slice_.types for slice_ in (*slices.values(), again)} == {slices["00000000"].types} != {""}
     settings = configs.for_slices(config, 1, 0, 0).encode()
-    for head in (*heads.values(), again):
+    for slice_ in (*slices.values(), again):
         task = SliceTask(
-            head.name, "p", PlanAt(str(dest)), str(tmp_path), 0.0, head.items, types=head.types
+            slice_.name, "p", PlanAt(str(dest)), str(tmp_path), 0.0, slice_.items, types=slice_.types
         )
         assert run_slice(task, settings, None, "here").how == "done"
     schemas = [parquet.read_schema(path) for path in dest.rglob("*.parquet")]

@@ -1,10 +1,12 @@
-"""Which slices run, run again and are set aside; how limits are divided; what a board tells."""
+"""Which slices run, run again and are set aside; how limits are divided; what their actor tells."""
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from downloader.cluster.board import Board, Sign
+from downloader.cluster.node.limits_actor import LimitsActor, SliceHeartbeat
+from downloader.cluster.plan.plan import Slice
 from downloader.core.slices import MOST_CRASHES, MOST_TRIES, Shares, SliceBook, plan_digest, shares
 
 
@@ -84,18 +86,25 @@ def test_digest_depends_on_every_fact() -> None:
 
 def test_board() -> None:
     now = [100.0]
-    board = Board(lambda: now[0])
-    sign = Sign("s", "n", (1, 0, 0, 5))
-    assert board.exchange("a", sign, [("h", 10.0)], 0) == (0.0, False, [], 1)
-    board.collect(7.0, False)
+    limits_actor = LimitsActor(lambda: now[0])
+    heartbeat = SliceHeartbeat("s", "n", (1, 0, 0, 5))
+    assert limits_actor.exchange("a", heartbeat, [("h", 10.0)], 0) == (0.0, False, [], 1)
+    limits_actor.collect(7.0, False)
     now[0] += 4
     # Others are told of a pause once, with what is left of it; the one that reported it is not.
-    assert board.exchange("b", sign, [], 0) == (7.0, False, [("h", 6.0)], 1)
-    assert board.exchange("b", sign, [], 1) == (7.0, False, [], 1)
-    assert board.exchange("a", sign, [], 0)[2] == []
+    assert limits_actor.exchange("b", heartbeat, [], 0) == (7.0, False, [("h", 6.0)], 1)
+    assert limits_actor.exchange("b", heartbeat, [], 1) == (7.0, False, [], 1)
+    assert limits_actor.exchange("a", heartbeat, [], 0)[2] == []
     now[0] += 7
-    assert board.exchange("c", sign, [], 0)[2] == []
-    assert len(board.collect(7.0, True)[0]) == 3
-    assert board.exchange("c", sign, [], 1)[1]
+    assert limits_actor.exchange("c", heartbeat, [], 0)[2] == []
+    assert len(limits_actor.collect(7.0, True)[0]) == 3
+    assert limits_actor.exchange("c", heartbeat, [], 1)[1]
     now[0] += 60
-    assert board.collect(7.0, True)[0] == []
+    assert limits_actor.collect(7.0, True)[0] == []
+
+
+def test_slices_are_stored_as_by_earlier_versions() -> None:
+    stored = {"name": "r00000000", "count": 2, "covers": ["00000000"], "first": 3, "seq": 4}
+    found = msgspec.json.decode(msgspec.json.encode(stored), type=Slice)
+    assert found.retries == ("00000000",)
+    assert msgspec.to_builtins(found).items() >= {**stored, "covers": ("00000000",)}.items()

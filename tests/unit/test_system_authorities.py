@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from downloader.cluster import configs
+from downloader.cluster.plan import configs
 from downloader.config import system_authorities
 from downloader.config.config import Config
 from downloader.config.system_authorities import (

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 from harness import ROOT
 
-from downloader.cluster.plan import PlanDirectory
-from downloader.cluster.status import cluster_status
+from downloader.cluster.driver.status import cluster_status
+from downloader.cluster.plan.plan import PlanDirectory
 from downloader.core.name_list import decode_names, decoded_place
 from downloader.errors import UNDECODABLE, JournalError
 from downloader.sinks.shards.samples import is_stated

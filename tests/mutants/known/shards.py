@@ -52,7 +52,7 @@ KNOWN = (
         "slices that try again do not know the types",
         "shards of items that failed in a job over many machines have another schema",
         "plan_again",
-        "next((head.types for head in heads.values() if head.types), '')",
+        "next((slice_.types for slice_ in slices.values() if slice_.types), '')",
         "''",
         (f"{SCHEMAS}test_slices_have_the_types_of_their_job",),
     ),

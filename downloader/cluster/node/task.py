@@ -16,14 +16,14 @@ from typing import Any
 
 import msgspec
 
-from downloader.cluster.board import Orders, Sign
-from downloader.cluster.configs import changed, in_slice
-from downloader.cluster.local_disks import mark_disk, on_this_node
-from downloader.cluster.plan import Done, PlanDirectory
-from downloader.cluster.plan_files import LARGEST_FILE
-from downloader.cluster.scratch import Scratch, scratch_of
-from downloader.cluster.shards import NodeShards
-from downloader.cluster.slice_process import Pulse, SliceJob, SliceResult, encode_order
+from downloader.cluster.node.attempt_shards import NodeShards
+from downloader.cluster.node.limits_actor import Directives, SliceHeartbeat
+from downloader.cluster.node.local_disk import mark_disk, on_this_node
+from downloader.cluster.node.scratch import Scratch, scratch_of
+from downloader.cluster.node.slice_process import SliceJob, SliceProgress, SliceResult, encode_order
+from downloader.cluster.plan.configs import changed, in_slice
+from downloader.cluster.plan.plan import PlanDirectory, SliceRecord
+from downloader.cluster.plan.plan_files import LARGEST_FILE
 from downloader.config.config import Config
 from downloader.core.bucket_access import NO_OPTIONS, BucketAccess
 from downloader.core.frames import Unpacker, pack
@@ -33,7 +33,7 @@ from downloader.messages import Drain, HostPause, Rate, Tally
 from downloader.process.isolation import child
 from downloader.process.watching import Watch, end, stalled_text
 
-__all__ = ["Outcome", "PlanAt", "SliceTask", "run_slice"]
+__all__ = ["AttemptResult", "PlanAt", "SliceTask", "run_slice"]
 
 _TICK = 1.0  # seconds
 _PAUSES_EVERY = 0.2  # seconds; pauses of hosts do not wait for the next tick
@@ -41,7 +41,7 @@ _ANSWER_WITHIN = 0.2  # seconds; a later answer is taken up at the next tick
 _FIRST_ANSWER_WITHIN = 2.0  # seconds
 _GRACE = 30.0  # seconds that a slice which was told to end may take
 _LAST_WORDS = 2000  # bytes of standard error that are kept
-_decode_pulse = msgspec.msgpack.Decoder(Pulse).decode
+_decode_progress = msgspec.msgpack.Decoder(SliceProgress).decode
 
 
 class PlanAt(msgspec.Struct, frozen=True):
@@ -54,8 +54,8 @@ class PlanAt(msgspec.Struct, frozen=True):
 class SliceTask(msgspec.Struct, frozen=True):
     """A slice to run: ``plan`` is ``Plan.id``, ``rate`` is its share at the start.
 
-    ``scratch`` may have variables of the environment, which the node replaces. ``items``: see ``Head``.
-    ``local``: DEST is on the node's own disk, and may have variables, too. ``types``: see ``Head``.
+    ``scratch`` may have variables of the environment, which the node replaces. ``items``: see ``Slice``.
+    ``local``: DEST is on the node's own disk, and may have variables, too. ``types``: see ``Slice``.
     """
 
     name: str
@@ -68,7 +68,7 @@ class SliceTask(msgspec.Struct, frozen=True):
     types: str = ""
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class AttemptResult(msgspec.Struct, frozen=True):
     """How an attempt ended. ``reason`` is for a person.
 
     ``replaced``: how many files of somebody else it has replaced, except those that its record counts.
@@ -82,25 +82,27 @@ class Outcome(msgspec.Struct, frozen=True):
     replaced: int = 0
 
 
-def run_slice(task: SliceTask, config: bytes, board: Any, node: str, node_id: str = "") -> Outcome:
+def run_slice(
+    task: SliceTask, config: bytes, limits_actor: Any, node: str, node_id: str = ""
+) -> AttemptResult:
     """Run ``task`` to its end and publish its record.
 
-    ``board`` is the handle of a ``board.Board``, or None: the slice then keeps its share of the rate.
+    ``limits_actor`` is the handle of a LimitsActor, or None: the slice then keeps its share of the rate.
     ``node_id``: Ray's name of ``node``.
     """
     attempt = f"{os.getpid():x}-{os.urandom(6).hex()}"
-    exchange = _Exchange(board, task.name, attempt, node, node_id)
+    exchange = _Exchange(limits_actor, task.name, attempt, node, node_id)
     exchange.tell_slow()
     directory = PlanDirectory(task.at.journal_root, task.at.access)
     settings, disk = _settings(task, Config.decode(config))
     shards = NodeShards(settings, directory, task.name)
     base = os.path.expandvars(task.scratch) if task.scratch else ""
     if shards.is_done():
-        return Outcome(task.name, "done", "", attempt, node, shards.replaced)
+        return AttemptResult(task.name, "done", "", attempt, node, shards.replaced)
     with scratch_of(base, task.plan, task.name, attempt) as scratch:
         if shards.is_done():
             scratch.remove()  # by the attempt that had it before
-            return Outcome(task.name, "done", "", attempt, node, shards.replaced)
+            return AttemptResult(task.name, "done", "", attempt, node, shards.replaced)
         staged = shards.stage(scratch)
         items = directory.files.local(task.items, scratch.path)
         result, last_words = _attempt(task, staged, exchange, scratch, attempt, items)
@@ -133,23 +135,25 @@ def _outcome(
     node: str,
     staging: str,
     disk: str,
-) -> Outcome:
+) -> AttemptResult:
     if result is None:
-        return Outcome(task.name, "failed", f"its process on {node} died: {last_words}", attempt, node)
+        return AttemptResult(
+            task.name, "failed", f"its process on {node} died: {last_words}", attempt, node
+        )
     report = result.report
     if report is None:
-        return Outcome(task.name, "failed", f"on {node}: {result.error}", attempt, node)
+        return AttemptResult(task.name, "failed", f"on {node}: {result.error}", attempt, node)
     if report.exit_code == 130:
-        return Outcome(task.name, "drained", "", attempt, node, report.replaced)
+        return AttemptResult(task.name, "drained", "", attempt, node, report.replaced)
     if not report.complete:
         reason = f"on {node}: {report.stopped_by}"
-        return Outcome(task.name, "failed", reason, attempt, node, report.replaced)
+        return AttemptResult(task.name, "failed", reason, attempt, node, report.replaced)
 
     def keep(kind: str, path: str) -> str:
         # Beside the result, whatever that says.
         return directory.keep(kind, task.name, attempt, scratch.file(Path(path).name)) if path else ""
 
-    record = Done(
+    record = SliceRecord(
         *(task.name, attempt, node, report, result.latency),
         failures=keep("failures", result.failures),
         staging=staging,
@@ -160,9 +164,9 @@ def _outcome(
         disk=disk,
     )
     if directory.publish(record):
-        return Outcome(task.name, "done", "", attempt, node)
+        return AttemptResult(task.name, "done", "", attempt, node)
     directory.discard(record)
-    return Outcome(task.name, "done", "", attempt, node, report.replaced)
+    return AttemptResult(task.name, "done", "", attempt, node, report.replaced)
 
 
 def _attempt(
@@ -182,7 +186,7 @@ def _attempt(
         parent=os.getpid(),
     )
     pauses = exchange.pauses()
-    argv, env = child("downloader.cluster.slice_process:main")
+    argv, env = child("downloader.cluster.node.slice_process:main")
     process = subprocess.Popen(
         argv,
         stdin=subprocess.PIPE,
@@ -220,20 +224,20 @@ def _feed(process: subprocess.Popen[bytes], frame: bytes) -> None:
 
 
 def _watch(process: subprocess.Popen[bytes], exchange: _Exchange, watch: Watch, errors: bytearray) -> bool:
-    """Pass pulses and orders on until the process closes its output, which it does at its end.
+    """Pass progress and orders on until the process closes its output, which it does at its end.
 
     ``errors`` gets the end of what it writes to standard error. Returns True if it makes no progress.
     """
     assert process.stdout is not None
     assert process.stderr is not None
     unpacker = Unpacker()
-    pulse = Pulse(Tally())
+    progress = SliceProgress(Tally())
     with selectors.DefaultSelector() as selector:
         for pipe in (process.stdout, process.stderr):
             os.set_blocking(pipe.fileno(), False)
             selector.register(pipe, selectors.EVENT_READ)
         while True:
-            for key, _ in selector.select(_PAUSES_EVERY if pulse.pauses else _TICK):
+            for key, _ in selector.select(_PAUSES_EVERY if progress.pauses else _TICK):
                 if key.fileobj is process.stderr:
                     if not _read_errors(process, errors):
                         selector.unregister(process.stderr)
@@ -243,14 +247,14 @@ def _watch(process: subprocess.Popen[bytes], exchange: _Exchange, watch: Watch, 
                     return False
                 watch.heard()
                 for frame in unpacker.feed(data):
-                    new = _decode_pulse(frame)
-                    pulse = Pulse(new.tally, [*pulse.pauses, *new.pauses])
+                    new = _decode_progress(frame)
+                    progress = SliceProgress(new.tally, [*progress.pauses, *new.pauses])
             if process.poll() is not None:
                 return False
             if watch.stalled():
                 return True
-            if exchange.send(pulse):
-                pulse = Pulse(pulse.tally)
+            if exchange.send(progress):
+                progress = SliceProgress(progress.tally)
             for order in exchange.received():
                 _feed(process, order)
 
@@ -287,12 +291,12 @@ def _end(process: subprocess.Popen[bytes], errors: bytearray, *, kill: bool) -> 
 
 
 class _Exchange:
-    """The exchange with the board: one call at a time, none waited for long."""
+    """The exchange with the actor for limits: one call at a time, none waited for long."""
 
-    def __init__(self, board: Any, name: str, attempt: str, node: str, node_id: str) -> None:
-        self._board = board
+    def __init__(self, limits_actor: Any, name: str, attempt: str, node: str, node_id: str) -> None:
+        self._limits_actor = limits_actor
         self._attempt = attempt
-        self._sign = Sign(name, node, (), os.getpid(), node_id)
+        self._heartbeat = SliceHeartbeat(name, node, (), os.getpid(), node_id)
         self._seen = 0
         self._rate = 0.0
         self._drained = False
@@ -301,45 +305,47 @@ class _Exchange:
 
     def pauses(self) -> bytes:
         """Return the pauses of hosts so far, as orders: a slice that starts must not request from those."""
-        # Nothing else: its share of the rate is newer than what the board has.
-        self.send(Pulse(Tally()))
-        orders = self._answer(_FIRST_ANSWER_WITHIN)
-        return b"" if orders is None else b"".join(_pause_frames(orders))
+        # Nothing else: its share of the rate is newer than what the actor has.
+        self.send(SliceProgress(Tally()))
+        directives = self._answer(_FIRST_ANSWER_WITHIN)
+        return b"" if directives is None else b"".join(_pause_frames(directives))
 
-    def send(self, pulse: Pulse) -> bool:
-        """Send ``pulse`` and return True; return False while a call is under way, or right after one."""
+    def send(self, progress: SliceProgress) -> bool:
+        """Send ``progress`` and return True; return False while a call is under way, or right after one."""
         from time import monotonic
 
-        wait = _PAUSES_EVERY if pulse.pauses else _TICK
-        if self._board is None or self._pending is not None or monotonic() - self._sent < wait:
+        wait = _PAUSES_EVERY if progress.pauses else _TICK
+        if self._limits_actor is None or self._pending is not None or monotonic() - self._sent < wait:
             return False
         self._sent = monotonic()
-        sign = self._sign = self._sign._replace(tally=tuple(msgspec.structs.astuple(pulse.tally)))
-        pauses = [(pause.host, pause.seconds) for pause in pulse.pauses]
-        self._pending = self._board.exchange.remote(self._attempt, sign, pauses, self._seen)
+        heartbeat = self._heartbeat = self._heartbeat._replace(
+            tally=tuple(msgspec.structs.astuple(progress.tally))
+        )
+        pauses = [(pause.host, pause.seconds) for pause in progress.pauses]
+        self._pending = self._limits_actor.exchange.remote(self._attempt, heartbeat, pauses, self._seen)
         return True
 
     def tell_slow(self) -> None:
-        """Say that this process is about to copy files, and gives no signs meanwhile."""
-        if self._board is not None:
-            sign = self._sign._replace(slow=True)
-            self._board.exchange.remote(self._attempt, sign, [], self._seen)
+        """Say that this process is about to copy files, and sends no heartbeats meanwhile."""
+        if self._limits_actor is not None:
+            heartbeat = self._heartbeat._replace(slow=True)
+            self._limits_actor.exchange.remote(self._attempt, heartbeat, [], self._seen)
 
     def received(self) -> list[bytes]:
-        """Return what the board has answered, as orders to the process."""
-        orders = self._answer(_ANSWER_WITHIN)
-        if orders is None:
+        """Return what the actor has answered, as orders to the process."""
+        directives = self._answer(_ANSWER_WITHIN)
+        if directives is None:
             return []
-        frames = _pause_frames(orders)
-        if orders.rate and orders.rate != self._rate:
-            self._rate = orders.rate
-            frames.append(encode_order(Rate(orders.rate)))
-        if orders.drain and not self._drained:
+        frames = _pause_frames(directives)
+        if directives.rate and directives.rate != self._rate:
+            self._rate = directives.rate
+            frames.append(encode_order(Rate(directives.rate)))
+        if directives.drain and not self._drained:
             self._drained = True
             frames.append(encode_order(Drain(0.0)))
         return frames
 
-    def _answer(self, within: float) -> Orders | None:
+    def _answer(self, within: float) -> Directives | None:
         if self._pending is None:
             return None
         import ray
@@ -348,15 +354,15 @@ class _Exchange:
             return None
         pending, self._pending = self._pending, None
         try:
-            orders: Orders = ray.get(pending)
+            directives: Directives = ray.get(pending)
         except ray.exceptions.RayError:
             return None  # gone, or being started again: the share holds
-        self._seen = orders.seen
-        return orders
+        self._seen = directives.seen
+        return directives
 
 
-def _pause_frames(orders: Orders) -> list[bytes]:
-    return [encode_order(HostPause(host, seconds)) for host, seconds in orders.pauses]
+def _pause_frames(directives: Directives) -> list[bytes]:
+    return [encode_order(HostPause(host, seconds)) for host, seconds in directives.pauses]
 
 
 def _last_words(errors: bytearray, status: int | None) -> str:

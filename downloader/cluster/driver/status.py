@@ -7,9 +7,9 @@ from collections import Counter
 
 import msgspec
 
-from downloader.cluster.merging import MergedReport
-from downloader.cluster.plan import Done, Plan, PlanDirectory
-from downloader.cluster.plan_home import has_driver, may_have_plan
+from downloader.cluster.driver.merging import MergedReport
+from downloader.cluster.driver.plan_home import has_driver, may_have_plan
+from downloader.cluster.plan.plan import Plan, PlanDirectory, SliceRecord
 from downloader.core.bucket_access import NO_OPTIONS, BucketAccess
 from downloader.core.bucket_place import is_bucket
 from downloader.errors import UNDECODABLE, ConfigError, DestinationError
@@ -54,24 +54,24 @@ def cluster_status(root: str, access: BucketAccess = NO_OPTIONS) -> Status | Non
             raise ConfigError(f"{root} has no plan of a job; give that of --journal")
         return None
     merged = MergedReport()
-    heads = directory.heads()
-    found = {done.name: done for done in directory.dones()}
+    slices = directory.slices()
+    found = {done.name: done for done in directory.records()}
     left = 0
-    for head in heads:
-        done = found.get(head.name)
+    for slice_ in slices:
+        done = found.get(slice_.name)
         if done is not None:
-            merged.add(done, head.covers)
-        elif head.count:
+            merged.add(done, slice_.retries)
+        elif slice_.count:
             left += 1
     tally = merged.total()
     live = _running(directory)
     if live.running and not has_driver(root, access):
         live = msgspec.structs.replace(live, running=0)  # the driver has died
-    slices: Counter[str] = Counter(
-        planned=sum(1 for head in heads if head.count), done=len(found), running=live.running
+    counts: Counter[str] = Counter(
+        planned=sum(1 for slice_ in slices if slice_.count), done=len(found), running=live.running
     )
-    listed = sum(head.count for head in heads if not head.covers)
-    read = any(head.ended for head in heads)
+    listed = sum(slice_.count for slice_ in slices if not slice_.retries)
+    read = any(slice_.ended for slice_ in slices)
     stored = tally.stored + tally.skipped
     if live.running:
         stored = max(stored, live.tally.stored + live.tally.skipped)
@@ -88,12 +88,12 @@ def cluster_status(root: str, access: BucketAccess = NO_OPTIONS) -> Status | Non
         source_read=read,
         complete=read and not left and _is_described(root, plan, list(found.values())),
         failed_by_error=merged.failed_by_error(),
-        slices=dict(slices),
+        slices=dict(counts),
         doubtful=tally.doubtful,
     )
 
 
-def _is_described(root: str, plan: Plan, dones: list[Done]) -> bool:
+def _is_described(root: str, plan: Plan, records: list[SliceRecord]) -> bool:
     """Return whether a driver has written the indexes of all shards; True where that cannot be told."""
     if is_bucket(root) or plan.store == "local":
         return True
@@ -101,7 +101,7 @@ def _is_described(root: str, plan: Plan, dones: list[Done]) -> bool:
     if not isinstance(kind, Compares):
         return True
     with open_home(home_of(root), write=False) as home:
-        return kind.is_described(home, sum(len(done.shards) for done in dones))
+        return kind.is_described(home, sum(len(done.shards) for done in records))
 
 
 def _running(directory: PlanDirectory) -> Running:

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from downloader.cluster.plan import Head
-from downloader.cluster.slicer import SlicerJob
+from downloader.cluster.driver.slicer import SlicerJob
+from downloader.cluster.plan.plan import Slice
 from downloader.config.config import Config
 from downloader.core.bucket_place import is_bucket
 from downloader.errors import BootError
@@ -26,14 +26,14 @@ _MOST_STARTS = 3
 class SlicerProcess:
     """A running slicer; see ``slicer``. ``starts``: which one in a row it is."""
 
-    def __init__(self, config: Config, name_key: bytes, number: int, last: Head, starts: int = 1) -> None:
+    def __init__(self, config: Config, name_key: bytes, number: int, last: Slice, starts: int = 1) -> None:
         self._config = config
         self._name_key = name_key
         self._starts = starts
         self._rest = b""
         reader, writer = os.pipe()
         argv, env = child(
-            "downloader.cluster.slicer:main", str(reader), str(os.getpid()), dest=config.local_output
+            "downloader.cluster.driver.slicer:main", str(reader), str(os.getpid()), dest=config.local_output
         )
         try:
             self._process = start(
@@ -87,7 +87,7 @@ class SlicerProcess:
         """Return whether another may take over, should this one have died."""
         return self._starts < _MOST_STARTS and not self._config.reads_stdin
 
-    def again(self, number: int, last: Head) -> SlicerProcess:
+    def again(self, number: int, last: Slice) -> SlicerProcess:
         """Start another, which goes on behind ``last``, of ``number`` slices."""
         return SlicerProcess(self._config, self._name_key, number, last, self._starts + 1)
 

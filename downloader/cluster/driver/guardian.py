@@ -49,7 +49,7 @@ def main() -> int:
         try:
             die_with(guardian)
             os.close(lifeline)
-            from downloader.cluster.fleet_process import serve
+            from downloader.cluster.driver.fleet_process import serve
 
             # Not the directory itself, since Ray gives it the mode 777.
             status = serve(calls, address, temporary and f"{temporary}/ray")

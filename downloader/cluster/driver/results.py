@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 
-from downloader.cluster.manifest import write_cluster_manifest
-from downloader.cluster.plan import Done, Head, PlanDirectory
+from downloader.cluster.driver.manifest import write_cluster_manifest
+from downloader.cluster.plan.plan import PlanDirectory, Slice, SliceRecord
 from downloader.config.config import Config
 from downloader.engine.job import Finished
 from downloader.errors import ConfigError, DestinationError, JournalError, SourceError
@@ -22,24 +22,24 @@ _FAILURES_SHOWN = 5
 def write_results(
     config: Config,
     directory: PlanDirectory,
-    heads: Collection[Head],
-    dones: Collection[Done],
+    slices: Collection[Slice],
+    records: Collection[SliceRecord],
     report: Report,
     log: Callable[[str], object],
 ) -> Finished:
     """Write the files that ``config`` names; return ``report``, with the error if one cannot be written.
 
-    ``heads`` are all slices; ``dones`` are those whose failures count. ``log`` gets lines about what is not
-    known.
+    ``slices`` are all of them; ``records`` are those whose failures count. ``log`` gets lines about
+    what is not known.
     """
-    shown = list(islice(_failures(directory, dones), _FAILURES_SHOWN))
+    shown = list(islice(_failures(directory, records), _FAILURES_SHOWN))
     if report.exit_code == ConfigError.exit_code:
         return Finished(report, shown, [], {})  # nothing was started: the files may be an earlier run's
     try:
         if config.manifest:
-            write_cluster_manifest(config, directory, list(heads), log)
+            write_cluster_manifest(config, directory, list(slices), log)
         if config.failures:
-            reports.write_failures(_failures(directory, dones), config.failures)
+            reports.write_failures(_failures(directory, records), config.failures)
         if config.report:
             reports.write_json(report, config.report)
     except (DestinationError, JournalError, SourceError) as error:
@@ -47,7 +47,7 @@ def write_results(
     return Finished(report, shown, [], {})
 
 
-def _failures(directory: PlanDirectory, dones: Collection[Done]) -> Iterator[Failure]:
-    for done in dones:
+def _failures(directory: PlanDirectory, records: Collection[SliceRecord]) -> Iterator[Failure]:
+    for done in records:
         for each in directory.failed(done):
             yield each.failure

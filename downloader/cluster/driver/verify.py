@@ -13,11 +13,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from downloader.cluster.plan import Done, Head, Plan, PlanDirectory
-from downloader.cluster.plan_home import plan_home_at
-from downloader.cluster.retry import DAMAGED, Again, failed_items, plan_again
-from downloader.cluster.shards import keys_of
-from downloader.cluster.stored import read_stored, read_sums
+from downloader.cluster.driver.plan_home import plan_home_at
+from downloader.cluster.driver.retry import DAMAGED, RetryItems, failed_items, keys_of, plan_again
+from downloader.cluster.plan.plan import Plan, PlanDirectory, Slice, SliceRecord
+from downloader.cluster.plan.stored import read_stored, read_sums
 from downloader.core.bucket_access import NO_OPTIONS, BucketAccess
 from downloader.core.bucket_place import is_bucket, is_same_place
 from downloader.core.item_states import OWNED, UNOWNED, Claim, ItemState
@@ -113,12 +112,14 @@ class _Verifying:
         self._root = root
         self._read_only = read_only
         self._kind = sink_kind(plan.store)
-        self._heads = {head.name: head for head in directory.heads()}
-        self._covered = {name for head in self._heads.values() for name in head.covers}
+        self._slices = {slice_.name: slice_ for slice_ in directory.slices()}
+        self._retried = {name for slice_ in self._slices.values() for name in slice_.retries}
         self._options: ShardOptions | None = None
         self._shards: ShardComparison | None = None
         self._records: dict[int, ShardRecord] = {}  # of the slice that is compared
-        self._found: list[tuple[Head, Done, dict[int, Damage]]] = []  # damaged, and not recorded yet
+        self._found: list[
+            tuple[Slice, SliceRecord, dict[int, Damage]]
+        ] = []  # damaged, and not recorded yet
         if self._kind.options is SHARD_OPTIONS:
             self._options = options = self._decoded_options()
             files = open_published(output, None, access)
@@ -146,25 +147,25 @@ class _Verifying:
             return self._run(quiet)
 
     def _run(self, quiet: bool) -> Verified:
-        dones = list(self._directory.dones())
+        records = list(self._directory.records())
         # In a bucket a driver gives shards their names.
-        staged = [] if self._read_only or is_bucket(self._output) else self._move(dones)
-        waiting = self._waiting({done.name for done in dones})
+        staged = [] if self._read_only or is_bucket(self._output) else self._move(records)
+        waiting = self._waiting({done.name for done in records})
         checked = wrong = recorded = 0
         names: list[str] = []
-        for name in self._recorded(dones):
+        for name in self._recorded(records):
             recorded += 1
             names += [name] if recorded <= _NAMED else []
         published: list[tuple[str, str]] = []
         files: dict[int, list[FileStats]] = {}
         shown = monotonic()
-        for done in dones:
-            head = self._heads.get(done.name)
-            if head is None:
+        for done in records:
+            slice_ = self._slices.get(done.name)
+            if slice_ is None:
                 raise JournalError(f"{self._directory.root} is damaged: no slice {done.name}; --restart")
-            self._know(head, done)
+            self._know(slice_, done)
             damaged: dict[int, Damage] = {}
-            for number, item, key, shard, state in self._stored(head, done):
+            for number, item, key, shard, state in self._stored(slice_, done):
                 if (key or item.name) in waiting:
                     continue
                 checked += 1
@@ -179,21 +180,21 @@ class _Verifying:
                 published += [each for shard in self._records for each in self._shards.left(shard)]
                 files |= self._indexed(done, self._shards)
             wrong += len(damaged)
-            self._note(head, done, damaged)
+            self._note(slice_, done, damaged)
         self._write_down()
         if staged:
             StagingDirectory(self._output).remove(staged)
-        if self._shards is not None and self._are_indexed(dones, len(files)):
+        if self._shards is not None and self._are_indexed(records, len(files)):
             published += self._shards.indexes([file for number in sorted(files) for file in files[number]])
         unrecorded = self._shards.unrecorded if self._shards is not None else 0
         kept = dict(published[:_NAMED])
-        doubtful = sum(done.report.doubtful for done in dones)
+        doubtful = sum(done.report.doubtful for done in records)
         return Verified(
             *(checked, checked - wrong, wrong + recorded, names, not self._read_only, kept, unrecorded),
             *(doubtful, recorded),
         )
 
-    def _indexed(self, done: Done, shards: ShardComparison) -> dict[int, list[FileStats]]:
+    def _indexed(self, done: SliceRecord, shards: ShardComparison) -> dict[int, list[FileStats]]:
         """Return the files of each shard of a slice that a driver has in the indexes, if they are whole.
 
         It looks at a directory, and leaves out what is gone; in a bucket it does not look.
@@ -202,28 +203,28 @@ class _Verifying:
             return {shard.number: shard.files for shard in done.shards}
         return {shard.number: shards.files_of(shard.number) or [] for shard in done.shards}
 
-    def _recorded(self, dones: list[Done]) -> Iterator[str]:
+    def _recorded(self, records: list[SliceRecord]) -> Iterator[str]:
         """Yield the names of what is recorded as damaged and was not fetched again."""
-        done_names = {done.name for done in dones}
-        for head in self._heads.values():
-            if head.covers and head.name not in done_names:
-                for items in self._directory.items(head):
+        done_names = {done.name for done in records}
+        for slice_ in self._slices.values():
+            if slice_.retries and slice_.name not in done_names:
+                for items in self._directory.items(slice_):
                     yield from (item.name for item in items if item.earlier and item.earlier.owned)
-        for done in dones:
-            if done.name not in self._covered and DAMAGED in done.report.failed_by_error:
+        for done in records:
+            if done.name not in self._retried and DAMAGED in done.report.failed_by_error:
                 yield from (each.name for each in self._directory.failed(done) if each.code == DAMAGED)
-        for done in dones if self._shards is None else ():
-            of_slice = self._heads.get(done.name)
-            if of_slice is not None and done.name not in self._covered and done.report.failed:
+        for done in records if self._shards is None else ():
+            of_slice = self._slices.get(done.name)
+            if of_slice is not None and done.name not in self._retried and done.report.failed:
                 yield from self._left(of_slice, done)
 
-    def _left(self, head: Head, done: Done) -> Iterator[str]:
+    def _left(self, slice_: Slice, done: SliceRecord) -> Iterator[str]:
         """Yield the names of items that are damaged, also after they were requested again.
 
         Where another item has the name, what this one had is gone.
         """
-        codes = {each.item: each.code for each in self._directory.failed(done)} if head.covers else {}
-        for number, item in enumerate(chain.from_iterable(self._directory.items(head))) if codes else ():
+        codes = {each.item: each.code for each in self._directory.failed(done)} if slice_.retries else {}
+        for number, item in enumerate(chain.from_iterable(self._directory.items(slice_))) if codes else ():
             earlier = item.earlier
             if earlier is None or not earlier.owned or earlier.foreign:
                 continue
@@ -232,18 +233,18 @@ class _Verifying:
                 if not where or (is_inside(where) and is_left(Path(self._output), where, earlier.file)):
                     yield item.name
 
-    def _are_indexed(self, dones: list[Done], shards: int) -> bool:
+    def _are_indexed(self, records: list[SliceRecord], shards: int) -> bool:
         """Return whether a driver has written the indexes since the last shard was published, or has to."""
-        of_source = [head for head in self._heads.values() if not head.covers]
-        left = {head.name for head in of_source if head.count} - {done.name for done in dones}
-        if not left and any(head.ended or head.limited for head in of_source):
+        of_source = [slice_ for slice_ in self._slices.values() if not slice_.retries]
+        left = {slice_.name for slice_ in of_source if slice_.count} - {done.name for done in records}
+        if not left and any(slice_.ended or slice_.limited for slice_ in of_source):
             return True
         if is_bucket(self._root) or is_bucket(self._output):
             return False
         with open_home(home_of(self._root), write=False) as home:
             return Indexed(home, Path(self._output)).counts(shards)
 
-    def _know(self, head: Head, done: Done) -> None:
+    def _know(self, slice_: Slice, done: SliceRecord) -> None:
         """Make the records of the shards of a slice those that are known."""
         self._records.clear()
         sums: list[bytes] = []
@@ -252,18 +253,18 @@ class _Verifying:
             with self._directory.files.open(name) as file:
                 sums = read_sums(file, f"{self._directory.root}/{name}")
         for shard in done.shards:
-            at = shard.number - head.first
+            at = shard.number - slice_.first
             of_shard = sums[at] if 0 <= at < len(sums) else b""
             self._records[shard.number] = ShardRecord(shard.files, shard.others, of_shard)
 
-    def _move(self, dones: list[Done]) -> list[str]:
+    def _move(self, records: list[SliceRecord]) -> list[str]:
         """Give shards their names that a driver has not given them; return where those were published.
 
         Raises NameTaken if a file of somebody else has one: it is for the next run to replace it.
         """
         staging = StagingDirectory(self._output, existing="keep")
         left = set(staging.names())
-        here = [done for done in dones if done.staging in left]
+        here = [done for done in records if done.staging in left]
         for done in here:
             for shard in done.shards:
                 try:
@@ -277,23 +278,23 @@ class _Verifying:
     def _waiting(self, done: set[str]) -> set[str]:
         """Return the names, or keys if there are shards, of items that are to be fetched again."""
         found: set[str] = set()
-        for head in self._heads.values():
-            if head.covers and head.name not in done:
-                for items in self._directory.items(head):
+        for slice_ in self._slices.values():
+            if slice_.retries and slice_.name not in done:
+                for items in self._directory.items(slice_):
                     found.update(item.earlier.key or item.name for item in items if item.earlier)
         return found
 
-    def _stored(self, head: Head, done: Done) -> Iterator[tuple[int, Item, str, int, ItemState]]:
+    def _stored(self, slice_: Slice, done: SliceRecord) -> Iterator[tuple[int, Item, str, int, ItemState]]:
         """Yield the items of a slice that it has stored: number, item, key, shard and state."""
         if not done.stored:
             return  # by an earlier version
         name = f"stored/{done.stored}"
-        failed = failed_items(self._directory, head, done).items
+        failed = failed_items(self._directory, slice_, done).items
         with self._directory.files.open(name) as file:
-            states = read_stored(file, f"{self._directory.root}/{name}", head.count)
+            states = read_stored(file, f"{self._directory.root}/{name}", slice_.count)
             number, state = next(states, (-1, None))
             before = 0
-            for shard, items in enumerate(self._directory.items(head), head.first):
+            for shard, items in enumerate(self._directory.items(slice_), slice_.first):
                 keys = keys_of(items, shard, self._options) if self._options else [""] * len(items)
                 while state is not None and number < before + len(items):
                     index = number - before
@@ -307,10 +308,10 @@ class _Verifying:
         where = place(name, self._plan.identity) if self._kind.name == "files" else ""
         return damaged_at(Path(self._output), where) if is_inside(where) else 0
 
-    def _note(self, head: Head, done: Done, damaged: dict[int, Damage]) -> None:
+    def _note(self, slice_: Slice, done: SliceRecord, damaged: dict[int, Damage]) -> None:
         """Note what is damaged of a slice; record it, if that is much, unless nothing can be written."""
         if damaged and not self._read_only:
-            self._found.append((head, done, damaged))
+            self._found.append((slice_, done, damaged))
             if sum(len(each) for *_, each in self._found) >= CHUNK:
                 self._write_down()
 
@@ -319,13 +320,13 @@ class _Verifying:
         if self._found:
             self._held.check()
         owned = self._owned()
-        for head, done, damaged in self._found:
+        for slice_, done, damaged in self._found:
             known = {
                 number: each._replace(file=0) if each.name in owned else each
                 for number, each in damaged.items()
             }
-            covered, most = head.name in self._covered, self._plan.slice_files
-            write_down(self._directory, self._heads, done, known, self._options, most, covered=covered)
+            retried, most = slice_.name in self._retried, self._plan.slice_files
+            write_down(self._directory, self._slices, done, known, self._options, most, retried=retried)
         self._found.clear()
 
     def _owned(self) -> set[str]:
@@ -333,9 +334,9 @@ class _Verifying:
         pending = {done.name: damaged for _, done, damaged in self._found}
         wanted = {each.name for damaged in pending.values() for each in damaged.values() if each.file}
         owned: set[str] = set()
-        for done in self._directory.dones() if wanted else ():
+        for done in self._directory.records() if wanted else ():
             damaged = pending.get(done.name, {})
-            for number, item, *_, state in self._stored(self._heads[done.name], done):
+            for number, item, *_, state in self._stored(self._slices[done.name], done):
                 if item.name in wanted and number not in damaged and not state.foreign:
                     owned.add(item.name)
         return owned
@@ -343,25 +344,25 @@ class _Verifying:
 
 def write_down(
     directory: PlanDirectory,
-    heads: dict[str, Head],
-    done: Done,
+    slices: dict[str, Slice],
+    done: SliceRecord,
     damaged: Mapping[int, Damage],
     options: ShardOptions | None,
     most: int,
     *,
-    covered: bool,
+    retried: bool,
 ) -> None:
     """Record items of a slice as failed, so that the next run fetches them again.
 
-    ``damaged``: by their numbers. ``covered``: slices of what has failed here are
-    made already; then another one is made now, and added to ``heads``. See ``plan_again`` for the rest.
+    ``damaged``: by their numbers. ``retried``: slices of what has failed here are
+    made already; then another one is made now, and added to ``slices``. See ``plan_again`` for the rest.
     """
-    if covered:
+    if retried:
         claims = {
             number: Claim(UNOWNED if each.foreign else OWNED, each.file) for number, each in damaged.items()
         }
-        again = Again(heads[done.name], claims)
-        heads |= {each.name: each for each in plan_again(directory, [again], heads, options, most)}
+        again = RetryItems(slices[done.name], claims)
+        slices |= {each.name: each for each in plan_again(directory, [again], slices, options, most)}
     lines = [line.rstrip(b"\n") for line in directory.failed_lines(done)]
     for number, each in damaged.items():
         failure = {"item": number, "name": each.name, "url": "", "code": DAMAGED}

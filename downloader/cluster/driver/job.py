@@ -11,17 +11,17 @@ from functools import partial
 from pathlib import Path
 from types import FrameType
 
-from downloader.cluster import configs
-from downloader.cluster.fleet_client import FleetClient
-from downloader.cluster.job_slices import JobSlices
-from downloader.cluster.local_disks import gone, is_local, lost_text, write_down_lost
-from downloader.cluster.plan import Done, Plan, digest_of
-from downloader.cluster.plan_home import PlanHome, forget_all, plan_home
-from downloader.cluster.results import write_results
-from downloader.cluster.shards import align_to_shards
-from downloader.cluster.slicer_process import SlicerProcess
-from downloader.cluster.status import write_running
-from downloader.cluster.task import Outcome, PlanAt, SliceTask
+from downloader.cluster.driver.fleet_client import FleetClient
+from downloader.cluster.driver.job_shards import align_to_shards
+from downloader.cluster.driver.job_slices import JobSlices
+from downloader.cluster.driver.lost_disks import gone, is_local, lost_text, write_down_lost
+from downloader.cluster.driver.plan_home import PlanHome, forget_all, plan_home
+from downloader.cluster.driver.results import write_results
+from downloader.cluster.driver.slicer_process import SlicerProcess
+from downloader.cluster.driver.status import write_running
+from downloader.cluster.node.task import AttemptResult, PlanAt, SliceTask
+from downloader.cluster.plan import configs
+from downloader.cluster.plan.plan import Plan, SliceRecord, digest_of
 from downloader.config.config import Config
 from downloader.core.bucket_place import is_bucket
 from downloader.core.naming import COLON
@@ -130,7 +130,7 @@ class _Driver:
                 self._run_with(FleetClient(self._config))
         self._progress.end()
         try:
-            self._slices.shards.finish(self._slices.heads)
+            self._slices.shards.finish(self._slices.by_name)
         except DestinationError as error:
             self._stop = self._stop or error
         return self._finish(time.monotonic() - began)
@@ -161,10 +161,10 @@ class _Driver:
                 self._book.ended(name, "done")
                 self._slices.record(done)
 
-    def _lost(self, fleet: FleetClient) -> list[Done]:
+    def _lost(self, fleet: FleetClient) -> list[SliceRecord]:
         """Return the slices whose files are on disks that are gone."""
         disks = fleet.disks(self._config.output, self._plan.id)
-        return gone(self._directory.dones(), disks)
+        return gone(self._directory.records(), disks)
 
     def _run_on(self, fleet: FleetClient) -> None:
         before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -258,14 +258,14 @@ class _Driver:
             fleet.start(
                 SliceTask(
                     *(name, plan, self._at, self._config.scratch, rate),
-                    items=self._slices.heads[name].items,
-                    types=self._slices.heads[name].types,
+                    items=self._slices.by_name[name].items,
+                    types=self._slices.by_name[name].types,
                     local=is_local(self._config),
                 ),
                 workers,
             )
 
-    def _on_outcome(self, fleet: FleetClient, outcome: Outcome) -> None:
+    def _on_outcome(self, fleet: FleetClient, outcome: AttemptResult) -> None:
         name = outcome.name
         self._slices.merged.tally += Tally(replaced=outcome.replaced)
         done = self._directory.done(name)
@@ -276,11 +276,11 @@ class _Driver:
             self._slices.record(done)
             self._directory.sweep(done)
         elif outcome.how == "done":
-            self._ended(Outcome(name, "failed", "its record is not there"))
+            self._ended(AttemptResult(name, "failed", "its record is not there"))
         else:
             self._ended(outcome)
 
-    def _ended(self, outcome: Outcome) -> None:
+    def _ended(self, outcome: AttemptResult) -> None:
         reason = redact(outcome.reason, self._config.secrets)
         aside = self._book.ended(outcome.name, outcome.how, reason)
         if aside:
@@ -356,5 +356,5 @@ class _Driver:
         )
         write_running(self._directory, self._slices.merged.total(), 0, 0, 0)
         log = partial(self._progress.log, "warning")
-        heads, dones = self._slices.heads.values(), self._slices.dones.values()
-        return write_results(self._config, self._directory, heads, dones, report, log)
+        slices, records = self._slices.by_name.values(), self._slices.records.values()
+        return write_results(self._config, self._directory, slices, records, report, log)

@@ -5,11 +5,11 @@
     JOURNAL/.downloader/cluster/      a directory, or s3://BUCKET/PREFIX
         plan.json           what the job is; another job is refused
         slices/NAME.items   the items of a slice (sources.slice_file); in a bucket NAME.WRITER.items
-        slices/NAME.json    its Head, created after the items: the slice is there when this is
+        slices/NAME.json    its Slice, created after the items: the slice is there when this is
         failures/NAME.ATTEMPT.jsonl   what failed, of one attempt
         manifest/NAME.ATTEMPT.rows    rows of --manifest, of one attempt (reporting.manifest_rows)
-        stored/NAME.ATTEMPT.stored    what is stored, of one attempt (cluster.stored)
-        done/NAME.json      its Done, created if absent and last: the first attempt wins
+        stored/NAME.ATTEMPT.stored    what is stored, of one attempt (plan.stored)
+        done/NAME.json      its SliceRecord, created if absent and last: the first attempt wins
 
 Names: ``00000000``, … in the order of the source; ``r00000000``, … for slices of items that failed before.
 """
@@ -23,7 +23,7 @@ from typing import TypeVar
 
 import msgspec
 
-from downloader.cluster.plan_files import DirectoryFiles, PlanFiles, Writer
+from downloader.cluster.plan.plan_files import DirectoryFiles, PlanFiles, Writer
 from downloader.config.config import Config
 from downloader.config.options import OutputOptions
 from downloader.core.bucket_access import NO_OPTIONS, BucketAccess
@@ -45,7 +45,7 @@ from downloader.sources.slice_file import read_items
 from downloader.storage.homes import PLAN
 from downloader.storage.name_key import KEY_NAME, wrong_key
 
-__all__ = ["Done", "FailedItem", "Head", "Plan", "PlanDirectory", "digest_of"]
+__all__ = ["FailedItem", "Plan", "PlanDirectory", "Slice", "SliceRecord", "digest_of"]
 
 T = TypeVar("T")
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,200}").fullmatch
@@ -105,8 +105,8 @@ class Plan(msgspec.Struct, frozen=True):
     key: str = ""
 
 
-class Head(msgspec.Struct, frozen=True):
-    """A slice. ``covers``: the slices whose failed items it has, for one of those.
+class Slice(msgspec.Struct, frozen=True):
+    """A slice. ``retries``: the slices whose failed items it has, for one of those; stored as ``covers``.
 
     Of a slice of the source: ``cursor``, ``listed`` and ``seq`` are the position behind it (see
     ``messages.Continue``); ``ended``: the source ends there, or ``limited``: --limit does. Its batches are
@@ -117,7 +117,7 @@ class Head(msgspec.Struct, frozen=True):
 
     name: str
     count: int
-    covers: tuple[str, ...] = ()
+    retries: tuple[str, ...] = msgspec.field(default=(), name="covers")
     cursor: bytes = b""
     listed: int = 0
     seq: int = 0
@@ -128,11 +128,11 @@ class Head(msgspec.Struct, frozen=True):
     types: str = ""
 
 
-class Done(msgspec.Struct, frozen=True):
+class SliceRecord(msgspec.Struct, frozen=True):
     """The record of a slice that is done. ``failures``: file with what failed, "" if nothing has.
 
     ``latency``: the counts of a ``core.latency.Histogram``. ``shards``, and where they were published:
-    see ``cluster.shards``. ``manifest``: file with its rows, "" if it ran without --manifest; ``rows``: how
+    see ``plan.staging``. ``manifest``: file with its rows, "" if it ran without --manifest; ``rows``: how
     many there are. ``stored``: file with what is stored, "" in a plan of an earlier version.
     ``disk``: the mark of the disk that has the files, with --store local.
     """
@@ -222,7 +222,9 @@ class PlanDirectory:
         """
         if plan.key in ("", digest):
             return
-        if any(is_keyed(item.name) for head in self.heads() for page in self.items(head) for item in page):
+        if any(
+            is_keyed(item.name) for slice_ in self.slices() for page in self.items(slice_) for item in page
+        ):
             raise wrong_key(f"{self.root.rpartition('/')[0]}/{KEY_NAME}")
 
     def read(self) -> Plan | None:
@@ -236,38 +238,40 @@ class PlanDirectory:
     def _items(self, name: str) -> str:
         return f"slices/{name}{self._writer}.items"
 
-    def add(self, head: Head) -> Head | None:
+    def add(self, slice_: Slice) -> Slice | None:
         """Record a slice whose file this object has written; return None if another driver has."""
-        head = msgspec.structs.replace(head, items=self._items(head.name))
-        return head if self.files.create(f"slices/{head.name}.json", msgspec.json.encode(head)) else None
+        slice_ = msgspec.structs.replace(slice_, items=self._items(slice_.name))
+        return (
+            slice_ if self.files.create(f"slices/{slice_.name}.json", msgspec.json.encode(slice_)) else None
+        )
 
-    def items(self, head: Head) -> Iterator[list[Item]]:
+    def items(self, slice_: Slice) -> Iterator[list[Item]]:
         """Yield the items of a slice, some at a time. Raises SourceError."""
-        with self.files.open(head.items) as file:
-            yield from read_items(f"{self.root}/{head.items}", file)
+        with self.files.open(slice_.items) as file:
+            yield from read_items(f"{self.root}/{slice_.items}", file)
 
-    def heads(self) -> list[Head]:
+    def slices(self) -> list[Slice]:
         """Return all slices, those of the source first, in order."""
-        return [self._decoded(*found, Head) for found in self.files.read_all("slices", ".json")]
+        return [self._decoded(*found, Slice) for found in self.files.read_all("slices", ".json")]
 
-    def head(self, name: str) -> Head | None:
+    def slice(self, name: str) -> Slice | None:
         """Return one slice, None if it is not there."""
-        return self._read(f"slices/{name}.json", Head)
+        return self._read(f"slices/{name}.json", Slice)
 
-    def dones(self) -> Iterator[Done]:
+    def records(self) -> Iterator[SliceRecord]:
         """Yield the records of all slices that are done, in order of their names."""
         for found in self.files.read_all("done", ".json"):
-            yield self._decoded(*found, Done)
+            yield self._decoded(*found, SliceRecord)
 
     def has_stored(self) -> bool:
         """Return whether a slice that is done has stored anything."""
-        return any(done.report.stored + done.report.skipped for done in self.dones())
+        return any(done.report.stored + done.report.skipped for done in self.records())
 
-    def done(self, name: str) -> Done | None:
+    def done(self, name: str) -> SliceRecord | None:
         """Return the record of a slice, None if it is not done."""
-        return self._read(f"done/{name}.json", Done)
+        return self._read(f"done/{name}.json", SliceRecord)
 
-    def publish(self, record: Done) -> bool:
+    def publish(self, record: SliceRecord) -> bool:
         """Create the record of a slice; return False if another attempt was first."""
         return self.files.create(f"done/{record.name}.json", msgspec.json.encode(record))
 
@@ -288,7 +292,7 @@ class PlanDirectory:
             raise
         return kept
 
-    def sweep(self, done: Done) -> None:
+    def sweep(self, done: SliceRecord) -> None:
         """Remove what other attempts at a slice left behind."""
         kept = {f"{kind}/{getattr(done, kind)}" for kind in _KEPT}
         for kind in _KEPT:
@@ -296,13 +300,13 @@ class PlanDirectory:
                 if name not in kept:
                     self.files.remove(name)
 
-    def discard(self, record: Done) -> None:
+    def discard(self, record: SliceRecord) -> None:
         """Remove what an attempt has kept that is not the one which counts."""
         for kind in _KEPT:
             if kept := getattr(record, kind):
                 self.files.remove(f"{kind}/{kept}")
 
-    def amend(self, done: Done, failures: bytes) -> None:
+    def amend(self, done: SliceRecord, failures: bytes) -> None:
         """Replace the record of a slice that is done, and what failed of it. The caller owns the plan."""
         name = f"{done.name}.{os.urandom(6).hex()}.jsonl"
         self.files.write(f"failures/{name}", failures)
@@ -310,7 +314,7 @@ class PlanDirectory:
         self.files.write(f"done/{done.name}.json", msgspec.json.encode(done))
         self.sweep(done)
 
-    def failed_lines(self, done: Done) -> Iterator[bytes]:
+    def failed_lines(self, done: SliceRecord) -> Iterator[bytes]:
         """Yield the lines of what failed of a slice: JSON, with ``item``, its number in the slice."""
         if done.failures:
             name = f"failures/{done.failures}"
@@ -320,7 +324,7 @@ class PlanDirectory:
                         raise self._damaged(name, "it has a line that is too long")
                     yield line
 
-    def failed(self, done: Done) -> Iterator[FailedItem]:
+    def failed(self, done: SliceRecord) -> Iterator[FailedItem]:
         """Yield what failed of a slice. Raises JournalError if a line of it is damaged."""
         for line in self.failed_lines(done):
             try:
@@ -350,10 +354,10 @@ def _check_names(found: object) -> None:
     shards: list[str] = []
     if isinstance(found, Plan):
         names = [found.id]
-    elif isinstance(found, Head):
-        names = [found.name, *found.covers, *found.items.split("/")]
+    elif isinstance(found, Slice):
+        names = [found.name, *found.retries, *found.items.split("/")]
         ColumnTypes.decode(found.types)
-    elif isinstance(found, Done):
+    elif isinstance(found, SliceRecord):
         names = [found.name, found.failures, found.staging, found.manifest, found.stored, found.disk]
         shards = [file.name for shard in found.shards for file in shard.in_order()]
     for name in names:
@@ -367,7 +371,7 @@ def _check_names(found: object) -> None:
 def _open_files(root: str, access: BucketAccess = NO_OPTIONS) -> PlanFiles:
     """Return the files under ``root``, a directory or s3://BUCKET/PREFIX. Raises DestinationError."""
     if is_bucket(root):
-        from downloader.cluster.bucket_files import BucketFiles
+        from downloader.cluster.plan.bucket_files import BucketFiles
 
         return BucketFiles(root, access)
     return DirectoryFiles(root)

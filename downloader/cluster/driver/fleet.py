@@ -10,20 +10,18 @@ import ipaddress
 import os
 import re
 import secrets
-import signal
 import socket
 import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from downloader.cluster.board import Board, Sign
-from downloader.cluster.local_disks import disk_here, on_this_node
-from downloader.cluster.task import Outcome, SliceTask, run_slice
+from downloader.cluster.node.limits_actor import LimitsActor, SliceHeartbeat
+from downloader.cluster.node.ray_tasks import disk_mark_here, kill_here, node_here, run_here
+from downloader.cluster.node.task import AttemptResult, SliceTask
 from downloader.config.machine import usable_cpus
 from downloader.core.silence import Silence
-from downloader.errors import BootError, ConfigError, DestinationError
+from downloader.errors import BootError, ConfigError
 from downloader.process.watching import stalled_text
-from downloader.sinks.bucket_store import NODE
 
 __all__ = ["DISKS_WITHIN", "Fleet"]
 
@@ -36,8 +34,8 @@ _STORE_BYTES = 100 << 20  # of the object store of a local cluster; slices do no
 class Fleet:
     """The nodes of the cluster at ``address``: ``auto``, ``local``, or that of its head.
 
-    ``temporary``: the directory of a local cluster. ``limit``: seconds without a sign after which a worker
-    of Ray, which has given signs, is killed. Raises ConfigError if there is no cluster, BootError.
+    ``temporary``: the directory of a local cluster. ``limit``: seconds without a heartbeat after which a
+    worker of Ray, which has given some, is killed. Raises ConfigError if there is no cluster, BootError.
     """
 
     def __init__(self, address: str, temporary: str, limit: float) -> None:
@@ -70,27 +68,27 @@ class Fleet:
         self._limit = 2 * limit
         self._watched: dict[str, _Watched] = {}
         self._stuck: dict[str, str] = {}
-        self._given_up: list[Outcome] = []
-        self._board_silence = Silence(self._limit, 0.0)
+        self._given_up: list[AttemptResult] = []
+        self._actor_silence = Silence(self._limit, 0.0)
         self._config_ref: Any = None
-        self._run = ray.remote(_run_here)
+        self._run = ray.remote(run_here)
         self._running: dict[Any, str] = {}
-        self._signs: list[Sign] = []
-        self._board_at: tuple[int, str] | None = None
+        self._heartbeats: list[SliceHeartbeat] = []
+        self._actor_at: tuple[int, str] | None = None
         self._collecting: Any = None
-        self._board = self._new_board()
+        self._limits_actor = self._new_limits_actor()
         self.nodes = 0
 
-    def _new_board(self) -> Any:
+    def _new_limits_actor(self) -> Any:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         here = self._ray.get_runtime_context().get_node_id()
         # Beside the driver, so that it is not lost with another node.
         strategy = NodeAffinitySchedulingStrategy(node_id=here, soft=True)
-        actor = self._ray.remote(Board).options(
+        actor = self._ray.remote(LimitsActor).options(
             num_cpus=0, max_restarts=-1, max_task_retries=0, scheduling_strategy=strategy
         )
-        return actor.remote(node_id=_node_here)
+        return actor.remote(node_id=node_here)
 
     def close(self) -> None:
         """Disconnect; the cluster kills what this job still runs. Ends a local cluster."""
@@ -114,12 +112,12 @@ class Fleet:
         """Start a slice on any node with ``cpus`` free."""
         # Without Ray's own retries: it would not tell which deaths were those of a node.
         run = self._run.options(num_cpus=cpus, max_retries=0, name=f"slice {task.name}")
-        self._running[run.remote(task, self._config_ref, self._board)] = task.name
+        self._running[run.remote(task, self._config_ref, self._limits_actor)] = task.name
         self._watched.pop(task.name, None)
         self._stuck.pop(task.name, None)
 
-    def wait(self, seconds: float) -> Iterator[Outcome]:
-        """Wait until a slice has ended, at most ``seconds``; yield the outcomes of those that have."""
+    def wait(self, seconds: float) -> Iterator[AttemptResult]:
+        """Wait until a slice has ended, at most ``seconds``; yield the results of those that have."""
         given_up, self._given_up = self._given_up, []
         yield from given_up
         if not self._running:
@@ -131,71 +129,73 @@ class Fleet:
             name = self._running.pop(ref)
             yield self._outcome(ref, name)
 
-    def _outcome(self, ref: Any, name: str) -> Outcome:
+    def _outcome(self, ref: Any, name: str) -> AttemptResult:
         errors = self._ray.exceptions
         try:
-            outcome: Outcome = self._ray.get(ref)
+            outcome: AttemptResult = self._ray.get(ref)
         except errors.TaskCancelledError:
-            return Outcome(name, "drained")
+            return AttemptResult(name, "drained")
         except (errors.NodeDiedError, errors.LocalRayletDiedError, errors.ObjectLostError):
-            return Outcome(name, "lost", "its node was lost")
+            return AttemptResult(name, "lost", "its node was lost")
         except (errors.WorkerCrashedError, errors.OutOfMemoryError) as error:
-            return Outcome(name, "crashed", self._stuck.get(name) or _first_line(error))
+            return AttemptResult(name, "crashed", self._stuck.get(name) or _first_line(error))
         except errors.RayTaskError as error:
             cause = error.cause or error
-            return Outcome(name, "failed", f"{type(cause).__name__}: {_first_line(cause)}")
+            return AttemptResult(name, "failed", f"{type(cause).__name__}: {_first_line(cause)}")
         except errors.RayError as error:
-            return Outcome(name, "crashed", f"{type(error).__name__}: {_first_line(error)}")
+            return AttemptResult(name, "crashed", f"{type(error).__name__}: {_first_line(error)}")
         return outcome
 
-    def collect(self, rate: float, drain: bool) -> list[Sign]:
-        """Tell all slices the ``rate`` of each and whether to ``drain``; return the signs of the last call.
+    def collect(self, rate: float, drain: bool) -> list[SliceHeartbeat]:
+        """Set the ``rate`` of each slice, and whether to ``drain``; return the heartbeats of the last call.
 
-        Kills the workers of Ray, the board's among them, that have stopped giving signs.
+        Kills the workers of Ray, that of the limits actor among them, whose heartbeats have stopped.
         """
         now = time.monotonic()
         if self._collecting is not None:
             if not self._ray.wait([self._collecting], timeout=0)[0]:
-                if self._board_silence.look(now, None) and self._board_at is not None:
-                    self._kill(*self._board_at)  # Ray starts it again
-                    self._board_silence.heard()
-                return self._signs
+                if self._actor_silence.look(now, None) and self._actor_at is not None:
+                    self._kill(*self._actor_at)  # Ray starts it again
+                    self._actor_silence.heard()
+                return self._heartbeats
             with contextlib.suppress(self._ray.exceptions.RayError):
-                self._signs, self._board_at = self._ray.get(self._collecting)
+                self._heartbeats, self._actor_at = self._ray.get(self._collecting)
                 self._look(now)
-        self._board_silence = Silence(self._limit, now)
-        self._collecting = self._board.collect.remote(rate, drain)
-        return self._signs
+        self._actor_silence = Silence(self._limit, now)
+        self._collecting = self._limits_actor.collect.remote(rate, drain)
+        return self._heartbeats
 
     def _look(self, now: float) -> None:
-        """Watch over the attempts that have given signs to this board."""
+        """Watch over the attempts that have sent heartbeats to this actor."""
         running = set(self._running.values())
-        newest: dict[str, Sign] = {}
-        for sign in self._signs:
-            if sign.name in running and (sign.name not in newest or sign.age < newest[sign.name].age):
-                newest[sign.name] = sign
-        for name, sign in newest.items():
-            if sign.age < _FRESH and sign.pid:
-                self._watched[name] = _Watched(sign, Silence(self._limit, now, patient=sign.slow))
+        newest: dict[str, SliceHeartbeat] = {}
+        for heartbeat in self._heartbeats:
+            if heartbeat.name in running and (
+                heartbeat.name not in newest or heartbeat.age < newest[heartbeat.name].age
+            ):
+                newest[heartbeat.name] = heartbeat
+        for name, heartbeat in newest.items():
+            if heartbeat.age < _FRESH and heartbeat.pid:
+                self._watched[name] = _Watched(heartbeat, Silence(self._limit, now, patient=heartbeat.slow))
         for name in self._watched.keys() & running:
-            sign, silence = self._watched[name]
+            heartbeat, silence = self._watched[name]
             if not silence.look(now, None):
                 continue
             if name not in self._stuck:
-                self._stuck[name] = f"its worker on {sign.node} {stalled_text(self._limit)}"
-                self._kill(sign.pid, sign.node_id)
+                self._stuck[name] = f"its worker on {heartbeat.node} {stalled_text(self._limit)}"
+                self._kill(heartbeat.pid, heartbeat.node_id)
                 silence.heard()
                 continue
             # Nobody there could kill it.
             self._running = {ref: each for ref, each in self._running.items() if each != name}
-            self._given_up.append(Outcome(name, "crashed", self._stuck[name]))
+            self._given_up.append(AttemptResult(name, "crashed", self._stuck[name]))
 
     def _kill(self, pid: int, node_id: str) -> None:
         """Have process ``pid`` of Ray killed on its node."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         strategy = NodeAffinitySchedulingStrategy(node_id=node_id, soft=False)
-        kill = self._ray.remote(_kill_here)
+        kill = self._ray.remote(kill_here)
         kill.options(num_cpus=0, max_retries=0, scheduling_strategy=strategy).remote(pid)
 
     def disks(self, output: str, plan: str) -> set[str]:
@@ -207,7 +207,7 @@ class Fleet:
 
         try:
             nodes = [node["NodeID"] for node in self._ray.nodes() if node["Alive"]]
-            look = self._ray.remote(_disk_here)
+            look = self._ray.remote(disk_mark_here)
             asked = [
                 look.options(
                     num_cpus=0,
@@ -235,9 +235,9 @@ class Fleet:
 
 
 class _Watched(NamedTuple):
-    """The last fresh sign of an attempt, and how long it is ago."""
+    """The last fresh heartbeat of an attempt, and how long it is ago."""
 
-    sign: Sign
+    heartbeat: SliceHeartbeat
     silence: Silence
 
 
@@ -258,38 +258,6 @@ def _check_apart(address: str) -> None:
             f"Ray listens on {host}, where others can reach it, and not on the loopback address; use "
             "--engine local, or another version of Ray"
         )
-
-
-def _node_here() -> str:
-    """Return Ray's name of the node of this process."""
-    import ray
-
-    found: str = ray.get_runtime_context().get_node_id()
-    return found
-
-
-def _kill_here(pid: int) -> None:
-    """Kill process ``pid`` of this node if it is one of Ray's workers: what a task of the cluster calls."""
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
-        if file.read(5) == b"ray::":
-            os.kill(pid, signal.SIGKILL)
-
-
-def _disk_here(output: str, plan: str) -> str:
-    """Return the mark of the disk of this node, "" if it has none."""
-    try:
-        found = disk_here(on_this_node(output), plan)
-    except DestinationError:
-        return ""
-    return found.id if found else ""
-
-
-def _run_here(task: SliceTask, config: bytes, board: Any) -> Outcome:
-    """Run ``task`` on the node of this process: what a task of the cluster calls."""
-    node_id = _node_here()
-    node = f"{socket.gethostname()}/{node_id[:8]}"
-    os.environ[NODE] = node
-    return run_slice(task, config, board, node, node_id)
 
 
 def _knock(address: str) -> None:

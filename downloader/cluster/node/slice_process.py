@@ -1,8 +1,8 @@
 """Run one slice: a fresh process on a node, which is an ordinary run with a Config from its standard input.
 
 Standard input has frames: first a SliceJob, then orders of the coordinator. Standard output has frames: a
-Pulse once a second, sooner when a host pauses. How it ended is in the file ``SliceJob.result`` and nowhere
-else: an exit code can be lost, and a process that is killed leaves no file.
+SliceProgress once a second, sooner when a host pauses. How it ended is in the file ``SliceJob.result`` and
+nowhere else: an exit code can be lost, and a process that is killed leaves no file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import BinaryIO, NoReturn
 
 import msgspec
 
-from downloader.cluster.stored import write_stored
+from downloader.cluster.plan.stored import write_stored
 from downloader.config.config import Config
 from downloader.config.options import OutputOptions
 from downloader.core.file_errors import advice
@@ -35,11 +35,11 @@ from downloader.sinks.shards.staging import StagedShard
 from downloader.storage.homes import home_of
 from downloader.storage.journal import Journal
 
-__all__ = ["Pulse", "SliceJob", "SliceResult", "encode_order", "main"]
+__all__ = ["SliceJob", "SliceProgress", "SliceResult", "encode_order", "main"]
 
-PULSE_EVERY = 1.0  # seconds
-_PAUSES_EVERY = 0.1  # seconds; a pause of a host does not wait for the next pulse
-_PAUSES_IN_A_PULSE = 10  # names of hosts have up to 253 characters
+PROGRESS_EVERY = 1.0  # seconds
+_PAUSES_EVERY = 0.1  # seconds; a pause of a host does not wait for the next second
+_MAX_PAUSES = 10  # names of hosts have up to 253 characters
 _PIPE_BUF = 4096
 _encode = msgspec.msgpack.encode
 _decode_order = msgspec.msgpack.Decoder(Order).decode
@@ -70,7 +70,7 @@ class SliceResult(msgspec.Struct, frozen=True):
     stored: str = ""
 
 
-class Pulse(msgspec.Struct, frozen=True, array_like=True):
+class SliceProgress(msgspec.Struct, frozen=True, array_like=True):
     """A sign of life: what the run has done so far, and hosts that pause since the last one."""
 
     tally: Tally
@@ -128,11 +128,11 @@ def _result(config: Config, finished: Finished, path: Path) -> SliceResult:
         result = msgspec.structs.replace(result, stored=os.fspath(stored))
     if report.complete and config.sink_kind.shard_items(config):
         # Imported where they are needed: a slice's fixed cost is that of its imports.
-        from downloader.cluster.shards import shards_of_slice
+        from downloader.cluster.node.attempt_shards import shards_of_slice
 
         result = msgspec.structs.replace(result, shards=shards_of_slice(config))
     if config.slice.keep_records and report.complete:
-        from downloader.cluster.slice_rows import write_slice_rows
+        from downloader.cluster.node.slice_rows import write_slice_rows
 
         rows = path.with_suffix(".rows")
         with _created(rows) as file:
@@ -153,7 +153,7 @@ class _Link:
         self._unpacker = Unpacker()
         self._orders: list[bytes] = []
         self._pauses: list[HostPause] = []
-        self._pulsed = 0.0
+        self._told = 0.0
         self._closed = False
 
     def first(self) -> bytes:
@@ -188,22 +188,22 @@ class _Link:
     def exchange(self, count: Callable[[], Tally]) -> list[Order]:
         """See ``Coordinator``."""
         self._read()
-        if monotonic() - self._pulsed >= (_PAUSES_EVERY if self._pauses else PULSE_EVERY):
-            self._pulsed = monotonic()
-            self._pulse(count())
+        if monotonic() - self._told >= (_PAUSES_EVERY if self._pauses else PROGRESS_EVERY):
+            self._told = monotonic()
+            self._tell(count())
         orders, self._orders = [_decode_order(each) for each in self._orders], []
         return orders
 
-    def _pulse(self, tally: Tally) -> None:
+    def _tell(self, tally: Tally) -> None:
         while True:
-            frame = pack(_encode(Pulse(tally, self._pauses[:_PAUSES_IN_A_PULSE])))
+            frame = pack(_encode(SliceProgress(tally, self._pauses[:_MAX_PAUSES])))
             try:
                 # Shorter than PIPE_BUF: written whole, or not at all and again next time.
                 if len(frame) <= _PIPE_BUF:
                     os.write(self._out, frame)
             except (BlockingIOError, BrokenPipeError):
                 return
-            del self._pauses[:_PAUSES_IN_A_PULSE]
+            del self._pauses[:_MAX_PAUSES]
             if not self._pauses:
                 return
 

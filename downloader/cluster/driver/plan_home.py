@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from downloader.cluster.plan import PlanDirectory
+from downloader.cluster.plan.plan import PlanDirectory
 from downloader.config.config import Config
 from downloader.core.bucket_access import BucketAccess
 from downloader.core.bucket_place import is_bucket
@@ -44,8 +44,8 @@ def has_driver(root: str, access: BucketAccess) -> bool:
             return False
         except OSError:
             return True
-    from downloader.cluster.bucket_files import BucketFiles
-    from downloader.cluster.bucket_lock import has_owner
+    from downloader.cluster.driver.bucket_lock import has_owner
+    from downloader.cluster.plan.bucket_files import BucketFiles
 
     return has_owner(BucketFiles(f"{root.rstrip('/')}/{HOME}", access))
 
@@ -106,8 +106,8 @@ def plan_home_at(root: str, access: BucketAccess, log: Callable[[str], None]) ->
 
 @contextlib.contextmanager
 def _in_bucket(root: str, access: BucketAccess, log: Callable[[str], None]) -> Iterator[PlanHome]:
-    from downloader.cluster.bucket_files import BucketFiles
-    from downloader.cluster.bucket_lock import BucketLock
+    from downloader.cluster.driver.bucket_lock import BucketLock
+    from downloader.cluster.plan.bucket_files import BucketFiles
 
     files = BucketFiles(f"{root.rstrip('/')}/{HOME}", access)
     with BucketLock(files, log) as owner:

@@ -1,6 +1,6 @@
 """Cut a source into slices: a process of its own, which forks the feeder as a local run does.
 
-It writes one line of JSON for each event to standard output: ``slice`` (a Head is there), ``log``,
+It writes one line of JSON for each event to standard output: ``slice`` (a Slice is there), ``log``,
 ``error``, ``beat`` (once a second), ``ended``. It goes on behind the last slice of the plan. A slice that
 is not complete when the process ends is read again; when the source breaks off, what was read is a slice.
 """
@@ -16,9 +16,9 @@ from typing import Any
 
 import msgspec
 
-from downloader.cluster.configs import changed
-from downloader.cluster.plan import Head, PlanDirectory
-from downloader.cluster.plan_files import Writer
+from downloader.cluster.plan.configs import changed
+from downloader.cluster.plan.plan import PlanDirectory, Slice
+from downloader.cluster.plan.plan_files import Writer
 from downloader.config.config import Config
 from downloader.engine.source_reader import FeederLost, read_batches
 from downloader.errors import DownloaderError, InUse, SourceError
@@ -40,7 +40,7 @@ class SlicerJob(msgspec.Struct, frozen=True):
     config: bytes
     name_key: bytes
     number: int = 0
-    last: Head = Head("", 0)
+    last: Slice = Slice("", 0)
 
 
 def main() -> int:
@@ -98,7 +98,7 @@ def slice_source(config: Config, job: SlicerJob, say: Any) -> None:
 
 
 class _Cutter:
-    def __init__(self, config: Config, number: int, last: Head, say: Any) -> None:
+    def __init__(self, config: Config, number: int, last: Slice, say: Any) -> None:
         self._config = config
         self._size = config.slice_files
         self._number = number
@@ -117,7 +117,7 @@ class _Cutter:
             write_items(self._writer.file, batch.items)
         self._count += batch.count
         self._position = batch.position
-        self._last = Head("", 0, (), batch.cursor, self._last.listed + batch.count, batch.seq + 1)
+        self._last = Slice("", 0, (), batch.cursor, self._last.listed + batch.count, batch.seq + 1)
         if self._last.listed % self._size == 0 and self._count:
             self.cut()
 
@@ -129,11 +129,11 @@ class _Cutter:
         self._writer.publish()
         self._writer = None
         name = f"{self._number:08d}"
-        head = msgspec.structs.replace(
+        slice_ = msgspec.structs.replace(
             self._last, name=name, count=self._count, first=self._first, ended=ended, limited=limited
         )
-        head = msgspec.structs.replace(head, types=self.types)
-        if self._directory.add(head) is None:
+        slice_ = msgspec.structs.replace(slice_, types=self.types)
+        if self._directory.add(slice_) is None:
             raise InUse(
                 f"{self._directory.root}: another driver has made the slice {name}; stop one of the two"
             )

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from downloader.cluster.scratch import journal_beside_bucket
+from downloader.cluster.plan.local_home import journal_beside_bucket
 from downloader.config.config import Config
 from downloader.config.options import PATHS
 from downloader.config.slice_context import SliceContext

@@ -21,7 +21,7 @@ from typing import Final
 
 import msgspec
 
-from downloader.cluster.bucket_files import BucketFiles
+from downloader.cluster.plan.bucket_files import BucketFiles
 from downloader.errors import UNDECODABLE, DownloaderError, InUse
 from downloader.storage.lock import is_alive
 

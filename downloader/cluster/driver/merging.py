@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from downloader.cluster.plan import Done
+from downloader.cluster.plan.plan import SliceRecord
 from downloader.core.latency import Histogram
 from downloader.messages import Tally
 from downloader.reporting.record import Report
@@ -33,10 +33,10 @@ class MergedReport:
         self._any: Report | None = None
         self._nodes: set[str] = set()
 
-    def add(self, done: Done, covers: tuple[str, ...] = (), *, earlier: bool = False) -> None:
-        """Add a slice that is done; what failed in the slices that it ``covers`` counts no longer."""
+    def add(self, done: SliceRecord, retried: tuple[str, ...] = (), *, earlier: bool = False) -> None:
+        """Add a slice that is done; what failed in the slices that it ``retried`` counts no longer."""
         report = done.report
-        for name in covers:
+        for name in retried:
             self.failed.pop(name, None)
             self._failed_by_error.pop(name, None)
         if report.failed:

@@ -18,7 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from downloader.cluster.plan_files import Writer
+from downloader.cluster.plan.plan_files import Writer
 from downloader.core.bucket_access import BucketAccess
 from downloader.errors import ConfigError, DestinationError
 from downloader.files.directory import UnsafeFile, open_home

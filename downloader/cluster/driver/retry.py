@@ -7,52 +7,52 @@ from typing import NamedTuple
 
 import msgspec
 
-from downloader.cluster.plan import Done, Head, PlanDirectory
-from downloader.cluster.shards import FreeNumbers, keys_of
+from downloader.cluster.plan.plan import PlanDirectory, Slice, SliceRecord
 from downloader.core.item_states import UNOWNED, Claim
+from downloader.core.shard_keys import index_width, name_keys
 from downloader.errors import InUse
 from downloader.messages import BATCH_ITEMS, Earlier, Item
 from downloader.sinks.shards.options import ShardOptions
 from downloader.sources.slice_file import write_items
 
-__all__ = ["DAMAGED", "Again", "failed_items", "plan_again"]
+__all__ = ["DAMAGED", "RetryItems", "failed_items", "keys_of", "plan_again"]
 
 DAMAGED = "damaged"
 
 
-class Again(NamedTuple):
-    """Items of the slice ``head`` to be fetched again: their numbers in it.
+class RetryItems(NamedTuple):
+    """Items of ``slice`` to be fetched again: their numbers in it.
 
     With the claim of a damaged one on the file that has its name (``core.item_states``), None for others.
     """
 
-    head: Head
+    slice: Slice
     items: Mapping[int, Claim | None]
 
 
-def failed_items(directory: PlanDirectory, head: Head, done: Done) -> Again:
+def failed_items(directory: PlanDirectory, slice_: Slice, done: SliceRecord) -> RetryItems:
     """Return the items that failed in a slice that is done. Raises DestinationError, JournalError."""
     failed = directory.failed(done)
-    return Again(head, {each.item: each.claim if each.code == DAMAGED else None for each in failed})
+    return RetryItems(slice_, {each.item: each.claim if each.code == DAMAGED else None for each in failed})
 
 
 def plan_again(
     directory: PlanDirectory,
-    again: Iterable[Again],
-    heads: Mapping[str, Head],
+    again: Iterable[RetryItems],
+    slices: Mapping[str, Slice],
     options: ShardOptions | None,
     most: int,
-) -> list[Head]:
-    """Write slices of the items ``again``, and return their heads.
+) -> list[Slice]:
+    """Write slices of the items ``again``, and return them.
 
-    Each has at most ``most`` items, unless there are more of one slice. ``heads`` are all slices so far.
+    Each has at most ``most`` items, unless there are more of one slice. ``slices`` are all so far.
     ``options``: of shards, if there are any; then the items of a batch are a batch again, and so a shard,
     and the source must have been read to its end. Raises SourceError, DestinationError, InUse.
     """
-    number = sum(1 for head in heads.values() if head.covers)
-    numbers = FreeNumbers(directory, heads) if options else None
-    types = next((head.types for head in heads.values() if head.types), "")
-    made: list[Head] = []
+    number = sum(1 for slice_ in slices.values() if slice_.retries)
+    numbers = FreeNumbers(directory, slices) if options else None
+    types = next((slice_.types for slice_ in slices.values() if slice_.types), "")
+    made: list[Slice] = []
     parts: dict[str, list[list[Item]]] = {}
     size = 0
     for each in again:
@@ -61,22 +61,24 @@ def plan_again(
         if parts and size + count > most:
             made.append(_write(directory, f"r{number + len(made):08d}", parts, numbers, types))
             parts, size = {}, 0
-        parts[each.head.name] = batches
+        parts[each.slice.name] = batches
         size += count
     if parts:
         made.append(_write(directory, f"r{number + len(made):08d}", parts, numbers, types))
     return made
 
 
-def _batches(directory: PlanDirectory, again: Again, options: ShardOptions | None) -> Iterator[list[Item]]:
+def _batches(
+    directory: PlanDirectory, again: RetryItems, options: ShardOptions | None
+) -> Iterator[list[Item]]:
     """Yield those items of each batch that has some."""
-    head, before = again.head, 0
-    for shard, items in enumerate(directory.items(head), head.first):
+    slice_, before = again.slice, 0
+    for shard, items in enumerate(directory.items(slice_), slice_.first):
         chosen = [index for index in range(len(items)) if before + index in again.items]
         if chosen:
             keys = keys_of(items, shard, options) if options else [""] * len(items)
             yield [
-                _again(items[index], head.name, before + index, keys[index], again.items[before + index])
+                _again(items[index], slice_.name, before + index, keys[index], again.items[before + index])
                 for index in chosen
             ]
         before += len(items)
@@ -96,7 +98,7 @@ def _write(
     parts: dict[str, list[list[Item]]],
     numbers: FreeNumbers | None,
     types: str,
-) -> Head:
+) -> Slice:
     batches = [batch for of_slice in parts.values() for batch in of_slice]
     count, first, behind = sum(map(len, batches)), 0, 0
     if numbers is not None:
@@ -109,7 +111,38 @@ def _write(
     for batch in batches:
         write_items(writer.file, msgspec.msgpack.encode(batch))
     writer.publish()
-    head = directory.add(Head(name, count, tuple(parts), seq=behind, first=first, types=types))
-    if head is None:
+    slice_ = directory.add(Slice(name, count, tuple(parts), seq=behind, first=first, types=types))
+    if slice_ is None:
         raise InUse(f"{directory.root}: another driver has made the slice {name}; wait for it, or stop it")
-    return head
+    return slice_
+
+
+def keys_of(items: list[Item], shard: int, options: ShardOptions) -> list[str]:
+    """Return the keys of the ``items`` of a batch, which is ``shard``, or is fetched again."""
+    if items and items[0].earlier:
+        return [item.earlier.key for item in items if item.earlier]
+    if options.by_name:
+        return name_keys(item.name for item in items)
+    width = index_width(options.files)
+    return [f"{shard:05d}{index:0{width}d}" for index in range(len(items))]
+
+
+class FreeNumbers:
+    """The numbers behind the shards of the source that no shard has, and no slice may give to one."""
+
+    def __init__(self, directory: PlanDirectory, slices: Mapping[str, Slice]) -> None:
+        self._first = max((slice_.seq for slice_ in slices.values() if not slice_.retries), default=0)
+        self._taken: set[int] = set()
+        for slice_ in slices.values():
+            if slice_.retries:
+                done = directory.done(slice_.name)
+                own = range(slice_.first, slice_.seq) if done is None else (s.number for s in done.shards)
+                self._taken.update(own)
+
+    def take(self, count: int) -> int:
+        """Return the first of the lowest ``count`` numbers in a row that are free; they are no longer."""
+        first = self._first
+        while taken := self._taken.intersection(range(first, first + count)):
+            first = max(taken) + 1
+        self._taken.update(range(first, first + count))
+        return first

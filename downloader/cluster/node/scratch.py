@@ -10,28 +10,15 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import tempfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from downloader.config.options import OutputOptions
+from downloader.cluster.plan.local_home import own_temporary
 from downloader.files.directory import Directory, Entry, open_home
 
-__all__ = ["Scratch", "journal_beside_bucket", "own_temporary", "scratch_of"]
+__all__ = ["Scratch", "scratch_of"]
 
 _LOCK = "attempt.lock"
-
-
-def own_temporary() -> str:
-    """Return the directory for what is kept on this machine where no other is named."""
-    return f"{tempfile.gettempdir()}/mass-downloader-{os.getuid()}"
-
-
-def journal_beside_bucket(config: OutputOptions) -> str:
-    """Return a local --journal for the job ``config``, whose plan is in a bucket."""
-    mark = zlib.crc32(os.fsencode(f"{config.journal} {config.output}"))
-    return f"{own_temporary()}/journal-{mark:08x}"
 
 
 class Scratch:

@@ -20,9 +20,9 @@ from typing import Any, Final
 
 import msgspec
 
-from downloader.cluster.plan import Done, Head, PlanDirectory
-from downloader.cluster.retry import failed_items
-from downloader.cluster.stored import read_stored
+from downloader.cluster.driver.retry import failed_items
+from downloader.cluster.plan.plan import PlanDirectory, Slice, SliceRecord
+from downloader.cluster.plan.stored import read_stored
 from downloader.config.config import Config
 from downloader.core.redact import redact_url
 from downloader.core.units import show_count
@@ -42,15 +42,15 @@ _Placed = tuple[int, Row]  # the number of the item in its slice
 
 
 def write_cluster_manifest(
-    config: Config, directory: PlanDirectory, heads: list[Head], log: Callable[[str], object]
+    config: Config, directory: PlanDirectory, slices: list[Slice], log: Callable[[str], object]
 ) -> None:
-    """Write the manifest of ``config`` from the slices ``heads`` that are done.
+    """Write the manifest of ``config`` from the ``slices`` that are done.
 
     ``log`` gets lines about what is not known. Raises DestinationError, JournalError, SourceError.
     """
     with contextlib.ExitStack() as stack:
-        rows = _Rows(config, directory, heads, stack)
-        types = next((head.types for head in heads if head.types), "")
+        rows = _Rows(config, directory, slices, stack)
+        types = next((slice_.types for slice_ in slices if slice_.types), "")
         write = writer_of(config.manifest, config.layout, rows, types, nodes=True)
         mark = f"manifest-{zlib.crc32(os.fsencode(config.journal_root)):08x}"
         publish(config.manifest, write, mark)
@@ -62,33 +62,33 @@ class _Rows:
     """The rows of a job. They can be iterated several times."""
 
     def __init__(
-        self, config: Config, directory: PlanDirectory, heads: list[Head], stack: contextlib.ExitStack
+        self, config: Config, directory: PlanDirectory, slices: list[Slice], stack: contextlib.ExitStack
     ) -> None:
         self._config = config
         self._directory = directory
-        self._source = [head for head in heads if not head.covers and head.count]
+        self._source = [slice_ for slice_ in slices if not slice_.retries and slice_.count]
         self._made = RowsMade()
         self._missing = 0
         self._again = stack.enter_context(contextlib.closing(_RetriedRows()))
-        for head in heads:
-            if head.covers and (done := directory.done(head.name)) is not None:
-                self._again.add(self._origins(head), self._rows_of(head, done))
+        for slice_ in slices:
+            if slice_.retries and (done := directory.done(slice_.name)) is not None:
+                self._again.add(self._origins(slice_), self._rows_of(slice_, done))
         self._made_again, self._missing_again = self._made, self._missing
 
-    def _origins(self, head: Head) -> list[tuple[str, int]]:
+    def _origins(self, slice_: Slice) -> list[tuple[str, int]]:
         """Return, for each item of a slice of what failed, the slice of the source and its number there."""
-        items = chain.from_iterable(self._directory.items(head))
+        items = chain.from_iterable(self._directory.items(slice_))
         return [(item.earlier.slice, item.earlier.number) for item in items if item.earlier]
 
     def __iter__(self) -> Iterator[list[Row]]:
         """Yield the rows of all slices, some at a time."""
         self._made, self._missing = self._made_again, self._missing_again
-        for head in self._source:
-            done = self._directory.done(head.name)
+        for slice_ in self._source:
+            done = self._directory.done(slice_.name)
             if done is None:
                 continue
-            again = self._again.of(head.name)
-            rows = self._rows_of(head, done)
+            again = self._again.of(slice_.name)
+            rows = self._rows_of(slice_, done)
             together: list[Row] = []
             for _, row in heapq.merge(rows, again, key=itemgetter(0)):
                 together.append(row)
@@ -97,14 +97,14 @@ class _Rows:
                     together = []
             yield together
 
-    def _rows_of(self, head: Head, done: Done) -> Iterator[_Placed]:
+    def _rows_of(self, slice_: Slice, done: SliceRecord) -> Iterator[_Placed]:
         """Yield the rows of the items that a slice has stored."""
         self._made += done.rows
         if not done.manifest:
-            yield from self._without_rows(head, done)
+            yield from self._without_rows(slice_, done)
             return
         # Of items that were stored and found damaged, there is a row where they are stored again.
-        failed = failed_items(self._directory, head, done).items
+        failed = failed_items(self._directory, slice_, done).items
         name = f"manifest/{done.manifest}"
         with self._directory.files.open(name) as file:
             for numbered in read_rows(file, f"{self._directory.root}/{name}"):
@@ -112,11 +112,11 @@ class _Rows:
                     if number not in failed:
                         yield number, _row(fields, done.node)
 
-    def _without_rows(self, head: Head, done: Done) -> Iterator[_Placed]:
-        failed = failed_items(self._directory, head, done).items
+    def _without_rows(self, slice_: Slice, done: SliceRecord) -> Iterator[_Placed]:
+        failed = failed_items(self._directory, slice_, done).items
         builder = source_kind(self._config).request_builder(self._config)
-        items = enumerate(chain.from_iterable(self._directory.items(head)))
-        for number, item, size in self._sizes(head, done, items):
+        items = enumerate(chain.from_iterable(self._directory.items(slice_)))
+        for number, item, size in self._sizes(slice_, done, items):
             if number in failed or item.fault:
                 continue
             if size is None:
@@ -132,7 +132,7 @@ class _Rows:
             yield number, _row(fields, done.node)
 
     def _sizes(
-        self, head: Head, done: Done, items: Iterator[tuple[int, Item]]
+        self, slice_: Slice, done: SliceRecord, items: Iterator[tuple[int, Item]]
     ) -> Iterator[tuple[int, Item, int | None]]:
         """Yield the ``items`` that are stored, with their sizes; None is one that is not known."""
         if not done.stored:
@@ -140,7 +140,7 @@ class _Rows:
             return
         name = f"stored/{done.stored}"
         with self._directory.files.open(name) as file:
-            for number, state in read_stored(file, f"{self._directory.root}/{name}", head.count):
+            for number, state in read_stored(file, f"{self._directory.root}/{name}", slice_.count):
                 item = next(item for at, item in items if at == number)
                 yield number, item, state.size
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from downloader.cluster.fleet import Fleet
-from downloader.cluster.task import SliceTask
+from downloader.cluster.driver.fleet import Fleet
+from downloader.cluster.node.task import SliceTask
 from downloader.core.frames import Unpacker, pack
 from downloader.errors import DownloaderError
 

@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from downloader.cluster.shards import has_shards
+from downloader.cluster.plan.staging import has_shards
 from downloader.config.config import Config
 from downloader.files.directory import open_home
 from downloader.reporting.manifest import JournalRows

@@ -14,10 +14,10 @@ from typing import Any
 
 import msgspec
 
-from downloader.cluster.board import Sign
-from downloader.cluster.fleet import DISKS_WITHIN
-from downloader.cluster.fleet_process import LOST, Answer, Call
-from downloader.cluster.task import Outcome, SliceTask
+from downloader.cluster.driver.fleet import DISKS_WITHIN
+from downloader.cluster.driver.fleet_process import LOST, Answer, Call
+from downloader.cluster.node.limits_actor import SliceHeartbeat
+from downloader.cluster.node.task import AttemptResult, SliceTask
 from downloader.config.config import Config
 from downloader.core.frames import Unpacker, pack
 from downloader.errors import BootError, ConfigError, DestinationError, DownloaderError
@@ -43,7 +43,7 @@ class FleetClient:
 
     def __init__(self, config: Config) -> None:
         self._limit = 2 * config.stall_timeout
-        self._signs: list[Sign] = []
+        self._heartbeats: list[SliceHeartbeat] = []
         self._unpacker = Unpacker()
         self._is_open = False
         self.nodes = 0
@@ -53,7 +53,7 @@ class FleetClient:
         self._calls = ours
         reader, self._lifeline = os.pipe()
         argv, env = child(
-            "downloader.cluster.guardian:main",
+            "downloader.cluster.driver.guardian:main",
             *(str(reader), str(theirs.fileno()), config.ray_address, self._temporary),
             dest=config.local_output,
         )
@@ -161,17 +161,21 @@ class FleetClient:
         """Start a slice on any node with ``cpus`` free."""
         self._ask("start", task, cpus)
 
-    def wait(self, seconds: float) -> Iterator[Outcome]:
-        """Wait until a slice has ended, at most ``seconds``; yield the outcomes of those that have."""
-        yield from self._ask("wait", seconds, type=list[Outcome], more=seconds)
+    def wait(self, seconds: float) -> Iterator[AttemptResult]:
+        """Wait until a slice has ended, at most ``seconds``; yield the results of those that have."""
+        yield from self._ask("wait", seconds, type=list[AttemptResult], more=seconds)
 
     def collect(self, rate: float, drain: bool) -> None:
         """Tell all slices the ``rate`` of each and whether to ``drain``; take up what the last call got."""
-        self._signs = self._ask("collect", rate, drain, type=list[Sign])
+        self._heartbeats = self._ask("collect", rate, drain, type=list[SliceHeartbeat])
 
     def live(self, running: set[str]) -> Tally:
-        """Return what the slices ``running`` have done so far, by their last signs."""
-        newest = {sign.name: Tally(*sign.tally) for sign in self._signs if sign.name in running}
+        """Return what the slices ``running`` have done so far, by their last heartbeats."""
+        newest = {
+            heartbeat.name: Tally(*heartbeat.tally)
+            for heartbeat in self._heartbeats
+            if heartbeat.name in running
+        }
         return sum(newest.values(), Tally())
 
     def disks(self, output: str, plan: str) -> set[str]:
