@@ -66,7 +66,8 @@ def run_cluster(config: Config) -> Finished:
             raise ConfigError(
                 f"{home.directory.root} has no plan, so nothing to retry; leave out --retry-failed"
             )
-        if found is not None and not config.restart and home.directory.has_stored():
+        # What is a DEST on each node, or a bucket, cannot be looked at from here.
+        if found is not None and not (apart or config.restart) and home.directory.has_stored():
             check_mounted(config.output, found.began_ns)
         check_place(config)
         if config.restart or found is None:
