@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from signal import SIGINT
-from threading import Event
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from ray_nodes import Nodes
 from servers import Request, Server, Until, ok, status
 from test_ray_engine import done, options
 from test_ray_faults import finished
+from test_slice_shards import until
 
 # A cluster loads two cores so much that tests beside it miss their times.
 pytestmark = pytest.mark.alone
@@ -81,12 +82,20 @@ def test_files_of_the_user_under_the_names_of_shards(nodes: Nodes, tmp_path: Pat
     taken = ["00001.tar", "00001.parquet", "00001_stats.json", "shards.json", "sizes.json"]
     taken = taken if existing == "replace" else taken[:1]
 
-    def answer(request: Request) -> list[Any]:
-        if request.target == "/f15":
-            for name in taken:
-                (dest / name).write_bytes(MINE)
-        return list(ok(request.target.encode()))
+    appeared = Event()
 
+    def appear() -> None:
+        # When the first slice has ended: a driver that stops would kill it.
+        until((dest / "00000.tar").exists)
+        for name in taken:
+            (dest / name).write_bytes(MINE)
+        appeared.set()
+
+    def answer(request: Request) -> list[Any]:
+        waits = [Until(appeared)] if request.target == "/f15" else []
+        return [*waits, *ok(request.target.encode())]
+
+    Thread(target=appear, daemon=True).start()
     with Server(default=answer) as server:
         source = tmp_path / "list.txt"
         source.write_text("".join(f"{server.url}/f{number}\n" for number in range(20)))
