@@ -9,8 +9,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import operator
 import os
 import re
+from collections.abc import Mapping
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -330,13 +332,17 @@ def _check_types(config: Config) -> None:
     """
     for name, kind in _types().items():
         given = getattr(config, name)
-        value = given
+        value = _plain(given)
+        if get_origin(kind) in (dict, Mapping) and not isinstance(given, Mapping):
+            raise ConfigError(f"Config.{name}: {type(given).__name__} is no dict")
         if isinstance(given, os.PathLike) and (name == "source" or name in PATHS):
             value = os.fsdecode(given)
             if name == "cacert" and value == SYSTEM:
                 value = os.path.join(os.curdir, value)  # a path is never the word
         try:
             value = msgspec.convert(value, kind)
+            if isinstance(kind, type) and not isinstance(value, kind):
+                raise msgspec.ValidationError(f"{type(given).__name__} is no {kind.__name__}")
         except (msgspec.ValidationError, UnicodeEncodeError) as error:
             # Text with lone surrogates, as the names of files have, is valid as text only.
             problem = str(error) if isinstance(error, msgspec.ValidationError) else "text that is not valid"
@@ -345,6 +351,18 @@ def _check_types(config: Config) -> None:
             raise ConfigError(f"Config.{name}: {problem}") from None
         if value is not given:
             object.__setattr__(config, name, value)
+
+
+def _plain(given: Any) -> Any:
+    """Return ``given`` with each text as a plain str: one of a class of its own cannot be encoded."""
+    if isinstance(given, str):
+        return given if type(given) is str else str.__str__(given)
+    if type(given) in (tuple, list):
+        plain = type(given)(map(_plain, given))
+        return given if plain == given and all(map(operator.is_, plain, given)) else plain
+    if type(given) is dict:
+        return {_plain(key): _plain(value) for key, value in given.items()}
+    return given
 
 
 def _check_source(config: Config) -> None:
@@ -362,6 +380,9 @@ def _check_source(config: Config) -> None:
     for name in _TEXTS:
         if "\0" in getattr(config, name):
             raise ConfigError(f"Config.{name} has a NUL in it")
+    for name, texts in (("auth", config.auth or ()), ("key_password", (config.key_password,))):
+        if any(re.search("[\ud800-\udfff]", text) for text in texts):
+            raise ConfigError(f"Config.{name}: text that is not valid")
     if config.naming not in range(NAMING + 1):
         raise ConfigError(f"Config.naming must be 0 to {NAMING}")
     kind = config.source_kind

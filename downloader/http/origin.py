@@ -6,6 +6,7 @@ from downloader.process import patching
 
 patching.require()
 
+from collections import Counter
 from collections.abc import Hashable, Iterable
 from typing import Any
 
@@ -15,9 +16,13 @@ from urllib3.util import parse_url
 
 from downloader.http.cookies import Cookies
 
-__all__ = ["Origin"]
+__all__ = ["NOT_THERE", "Origin"]
 
 _MAX_VAIN = 32
+
+
+NOT_THERE = frozenset({"http-404", "http-410"})
+"""The codes of pages that are missing, which some sites answer with a new cookie each time."""
 
 
 class Origin:
@@ -31,9 +36,10 @@ class Origin:
     a proxy. ``host``: its name or address. ``peer``: whom connections are opened to, with the port: it, or
     its proxy. ``has_extra_headers``: some requests have headers of their own. ``vain_cookies``: names of
     those that its refusals set and that are not kept, as they are deleted, or for others. ``serves``: the
-    pipelined client, which sends no cookies, has got a file of it. ``vain_names``, ``vain_renewals``: how
-    often a file was refused in the end although it was requested with each cookie that came, of another
-    name or with another value.
+    pipelined client, which sends no cookies, has got a file of it. ``vain_tries``: how
+    often a file was refused in the end although it was requested with each cookie that came, by the code of
+    the failure and whether that was one of another name; None before the first. ``lets_in``: one was not
+    refused then.
     """
 
     __slots__ = (
@@ -45,6 +51,7 @@ class Origin:
         "headers",
         "host",
         "key",
+        "lets_in",
         "peer",
         "plain",
         "pool",
@@ -54,8 +61,7 @@ class Origin:
         "serves",
         "site",
         "vain_cookies",
-        "vain_names",
-        "vain_renewals",
+        "vain_tries",
         "variant",
     )
 
@@ -85,8 +91,22 @@ class Origin:
         self.has_extra_headers = False
         self.serves = False
         self.vain_cookies: frozenset[str] = frozenset()
-        self.vain_names = 0
-        self.vain_renewals = 0
+        self.lets_in = False
+        self.vain_tries: Counter[tuple[str, bool]] | None = None
+
+    def note_vain_tries(self, code: str, *, another_name: bool) -> None:
+        """Note that a file was refused in the end, with ``code``; see ``vain_tries``."""
+        if self.vain_tries is None:
+            self.vain_tries = Counter()
+        self.vain_tries[code, another_name] += 1
+
+    def note_let_in(self) -> None:
+        """Note that a file was let in with the cookie that came; what is missing stays so."""
+        self.lets_in = True
+        if self.vain_tries is not None:
+            self.vain_tries = Counter(
+                {tried: count for tried, count in self.vain_tries.items() if tried[0] in NOT_THERE}
+            )
 
     def note_vain(self, names: Iterable[str]) -> None:
         """Note that cookies of ``names``, which a refusal has set, are not kept."""

@@ -188,6 +188,8 @@ class RequestsClient:
                     response.close()
 
     def _publish(self, task: FetchTask, writer: CheckedWriter) -> int:
+        if task.cookie_tries:
+            task.origin.note_let_in()
         try:
             return task.batch.publish(task, writer)
         except Unprepared:

@@ -113,6 +113,9 @@ def _unfit(
         return ConfigError(
             f"{option} {shown(str(root))}: longer than the file system takes; choose a shorter path"
         )
+    if isinstance(error, (FileExistsError, NotADirectoryError)):
+        part = next((each for each in reversed((directory, *directory.parents)) if each.is_file()), root)
+        return ConfigError(f"{named}: {part} is a file, not a directory; choose another one")
     if error.errno == errno.ENOENT and new:
         return ConfigError(f"{named}: no directory can be made in {at}; choose another directory")
     if isinstance(error, PermissionError):

@@ -7,6 +7,7 @@ from random import random
 from downloader.core.retry import RetryPolicy
 from downloader.core.scheduler import Scheduler
 from downloader.errors import FetchError
+from downloader.http.origin import NOT_THERE
 from downloader.http.task import FetchTask
 from downloader.worker.mirrors import Mirrors
 from downloader.worker.requests import TaskBuilder
@@ -56,10 +57,8 @@ class Retries:
             retry = True
             task.cookie_tries += 1
             task.extra += 1
-        elif error.cookie_came:
-            task.origin.vain_names += 1
-        elif error.cookie_renewed and task.cookie_tries:
-            task.origin.vain_renewals += 1
+        elif error.cookie_came or (error.cookie_renewed and task.cookie_tries):
+            task.origin.note_vain_tries(error.code, another_name=error.cookie_came)
         spent = task.attempts - task.extra
         other, allowed = None, self._policy.allows(spent, retry)
         if task.item.mirrors and not with_cookie and not _is_of_the_item(error, task):
@@ -83,14 +82,18 @@ class Retries:
         Servers set one with the refusal (sessions, bot walls, load balancers), or several one after the
         other, and let in who has them all. What is in flight when one comes was sent without.
 
-        Others set one with each refusal, and let nobody in. So a file is requested again a few times only,
-        and at an origin where that was in vain for some files, only with the first cookie that it lacked.
+        Others set one with each refusal, and let nobody in. So a file is requested again a few times only.
+        Where that was in vain for some files of an origin with this status, and a value is all that is new,
+        it is not; or once if another one was let in so, and the page may be there: sessions end.
         """
-        if error.cookie_came and not task.cookie_tries:
+        if not error.cookie_renewed:
+            return False
+        sessions = task.origin.lets_in and error.code not in NOT_THERE
+        if not task.cookie_tries and (error.cookie_came or sessions):
             return True
-        vain = task.origin.vain_names if error.cookie_came else task.origin.vain_renewals
-        most = _MAX_COOKIE_TRIES * (1 + len(task.item.mirrors))
-        return error.cookie_renewed and vain < _MAX_VAIN and task.cookie_tries < most
+        tries = task.origin.vain_tries
+        vain = tries[error.code, error.cookie_came] if tries is not None else 0
+        return vain < _MAX_VAIN and task.cookie_tries < _MAX_COOKIE_TRIES * (1 + len(task.item.mirrors))
 
     def _pause(self, spent: int, asked: float | None = None) -> float:
         return self._policy.delay(spent, random(), asked) if spent > 0 else 0.0

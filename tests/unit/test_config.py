@@ -248,3 +248,38 @@ def test_no_option_of_a_sink_takes_nonsense(store: str) -> None:
 def test_download_takes_a_config_only(value: Any) -> None:
     with pytest.raises(ConfigError, match=r"download\(\) takes a Config, not"):
         download(value)
+
+
+class Text(str):
+    """As numpy's text is."""
+
+
+def test_text_of_a_class_of_its_own_is_taken_as_plain_text(tmp_path: Path) -> None:
+    """Elsewhere it cannot be encoded: a path from an array of numpy ended in a TypeError."""
+    config = Config(
+        source=Text("http://h/"),
+        output=Text(str(tmp_path / "d")),
+        store=Text("files"),  # type: ignore[arg-type]
+        headers=[(Text("a"), Text("b"))],  # type: ignore[arg-type]
+        auth=(Text("u"), Text("p")),
+        source_options={Text("list_path"): Text("/list")},
+    )
+    again = Config.decode(config.encode())
+    assert again == config
+    assert type(again.source) is type(config.source) is str
+    assert type(config.headers[0][1]) is str
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("source_options", range(3)),
+        ("store_options", [("a", "b")]),
+        ("proxies", "http://h"),
+        ("auth", ("\ud800", "p")),
+        ("key_password", "\udfff"),
+    ],
+)
+def test_values_that_are_of_no_use_are_named(name: str, value: Any, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"^Config.{name}: "):
+        Config(source="http://h/", output=str(tmp_path), **{name: value})

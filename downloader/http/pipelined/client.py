@@ -37,7 +37,7 @@ from downloader.http.exceptions import (
     deadline_exceeded,
     translate,
 )
-from downloader.http.origin import Origin
+from downloader.http.origin import NOT_THERE, Origin
 from downloader.http.pipelined.commit_queue import CommitQueue
 from downloader.http.pipelined.connection import PipelinedConnection
 from downloader.http.pipelined.interfaces import Owner
@@ -81,7 +81,6 @@ _MAX_ORIGINS = 1000
 _CONTRADICTIONS = ("size-mismatch", "checksum-mismatch")
 # Failures by pages of which the cookies are not looked at where files are served without: these need none,
 # and with them all would go through the requests client.
-_NOT_THERE = ("http-404", "http-410")
 # Seconds between two looks at the connections that hold responses at the end, and seconds that these may
 # take longer than expected.
 _LOOK, _OVERDUE = 0.05, 1.0
@@ -403,9 +402,9 @@ class PipelinedClient:
 
     def _failed(self, state: OriginState | None, task: FetchTask, error: FetchError) -> None:
         """Report that the response to ``task`` is no file."""
-        needless = error.code in _NOT_THERE and (task.origin.serves or task.robots_txt)
+        needless = error.code in NOT_THERE and (task.origin.serves or task.robots_txt)
         if error.sets_cookie and not needless and error.sets_cookie not in task.origin.vain_cookies:
-            if error.code in _NOT_THERE and not task.uncharged:
+            if error.code in NOT_THERE and not task.uncharged:
                 self.requeue([task])  # by then it is known whether files need a cookie
             else:
                 self._owner.fall_back(task, error)
