@@ -266,6 +266,10 @@ def _validate(config: Config) -> None:
     check_proxies(config.proxies)
 
 
+# Lone surrogates, but those of os.fsdecode: of a login, too, the bytes count.
+_NO_TEXT = re.compile("[\ud800-\udc7f\udd00-\udfff]").search
+
+
 def _is_encodable(path: str) -> bool:
     try:
         os.fsencode(path)
@@ -333,7 +337,8 @@ def _check_types(config: Config) -> None:
     for name, kind in _types().items():
         given = getattr(config, name)
         value = _plain(given)
-        if get_origin(kind) in (dict, Mapping) and not isinstance(given, Mapping):
+        # Of others than these, the conversion says what they are.
+        if get_origin(kind) is dict and not isinstance(given, (Mapping, str, bytes, list, tuple)):
             raise ConfigError(f"Config.{name}: {type(given).__name__} is no dict")
         if isinstance(given, os.PathLike) and (name == "source" or name in PATHS):
             value = os.fsdecode(given)
@@ -381,7 +386,7 @@ def _check_source(config: Config) -> None:
         if "\0" in getattr(config, name):
             raise ConfigError(f"Config.{name} has a NUL in it")
     for name, texts in (("auth", config.auth or ()), ("key_password", (config.key_password,))):
-        if any(re.search("[\ud800-\udfff]", text) for text in texts):
+        if any(_NO_TEXT(text) for text in texts):
             raise ConfigError(f"Config.{name}: text that is not valid")
     if config.naming not in range(NAMING + 1):
         raise ConfigError(f"Config.naming must be 0 to {NAMING}")

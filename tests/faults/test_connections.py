@@ -66,6 +66,7 @@ def test_a_number_of_connections_fixes_it(connections: str, tmp_path: Path) -> N
     assert result.report["connection_limit"]["stopped"] == {"--connections": 1}
 
 
+@pytest.mark.alone  # beside others it is they that make more connections slower, or not
 def test_connections_shrink_where_a_server_refuses_them(tmp_path: Path) -> None:
     crowd = Crowd()
 
