@@ -346,7 +346,7 @@ def _check_types(config: Config) -> None:
                 value = os.path.join(os.curdir, value)  # a path is never the word
         try:
             value = msgspec.convert(value, kind)
-            if isinstance(kind, type) and not isinstance(value, kind):
+            if get_origin(kind) is None and isinstance(kind, type) and not isinstance(value, kind):
                 raise msgspec.ValidationError(f"{type(given).__name__} is no {kind.__name__}")
         except (msgspec.ValidationError, UnicodeEncodeError) as error:
             # Text with lone surrogates, as the names of files have, is valid as text only.
