@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-import operator
 import os
 import re
 from collections.abc import Mapping
@@ -346,8 +345,6 @@ def _check_types(config: Config) -> None:
                 value = os.path.join(os.curdir, value)  # a path is never the word
         try:
             value = msgspec.convert(value, kind)
-            if get_origin(kind) is None and isinstance(kind, type) and not isinstance(value, kind):
-                raise msgspec.ValidationError(f"{type(given).__name__} is no {kind.__name__}")
         except (msgspec.ValidationError, UnicodeEncodeError) as error:
             # Text with lone surrogates, as the names of files have, is valid as text only.
             problem = str(error) if isinstance(error, msgspec.ValidationError) else "text that is not valid"
@@ -363,8 +360,7 @@ def _plain(given: Any) -> Any:
     if isinstance(given, str):
         return given if type(given) is str else str.__str__(given)
     if type(given) in (tuple, list):
-        plain = type(given)(map(_plain, given))
-        return given if plain == given and all(map(operator.is_, plain, given)) else plain
+        return type(given)(map(_plain, given))
     if type(given) is dict:
         return {_plain(key): _plain(value) for key, value in given.items()}
     return given

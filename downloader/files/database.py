@@ -23,7 +23,17 @@ from downloader.core.file_errors import advice
 from downloader.errors import JournalError
 from downloader.files.directory import Entry, UnsafeFile, open_directory, open_regular, unsafe
 
-__all__ = ["BESIDE", "MOVE_AWAY", "attach", "connect", "damaged", "failure", "remove", "translated"]
+__all__ = [
+    "BESIDE",
+    "MOVE_AWAY",
+    "attach",
+    "connect",
+    "damaged",
+    "failure",
+    "has_table",
+    "remove",
+    "translated",
+]
 
 BESIDE: Final = ("", "-wal", "-shm", "-journal")
 """The suffixes of the files of a database."""
@@ -78,6 +88,12 @@ def attach(connection: sqlite3.Connection, database: Entry, name: str, schema: s
     connection.execute(f"ATTACH ? AS {name}", (path,))
     _check_same(database, path)
     _check_schema(connection, name, schema)
+
+
+def has_table(connection: sqlite3.Connection, name: str, schema: str = "main") -> bool:
+    """Return whether the table ``name`` is in ``schema``, a database of ``connection``."""
+    query = f"SELECT count(*) FROM {schema}.sqlite_master WHERE name = ?"
+    return bool(connection.execute(query, (name,)).fetchone()[0])
 
 
 def remove(database: Entry) -> None:

@@ -429,10 +429,7 @@ class FilesWriter:
             # If the directory was removed, the next write reports that.
             with contextlib.suppress(OSError):
                 os.unlink(self._temporary, dir_fd=self._directory)
-        if self.size > PIECE:
-            close_file(fd, self.size)
-        else:
-            _close(fd)
+        close_file(fd, self.size)
         if self._replaced is not None:
             close_file(*self._replaced)
             self._replaced = None

@@ -39,7 +39,7 @@ from downloader.core.item_states import (
 from downloader.core.name_list import decode_names
 from downloader.core.naming import is_keyed
 from downloader.errors import ConfigError, SourceError
-from downloader.files.database import MOVE_AWAY, attach, connect, translated
+from downloader.files.database import MOVE_AWAY, attach, connect, has_table, translated
 from downloader.files.database import remove as remove_database
 from downloader.files.directory import Directory
 from downloader.messages import Item
@@ -108,8 +108,7 @@ def write(home: Directory, journal: Journal) -> None:
 
 def _tables(database: sqlite3.Connection, schema: str) -> tuple[str, ...]:
     """Return the tables that are there: none in a file that a power cut has emptied."""
-    query = f"SELECT name FROM {schema}.sqlite_master WHERE name IN ('known', 'item') ORDER BY name DESC"
-    return tuple(name for (name,) in database.execute(query))
+    return tuple(name for name in ("known", "item") if has_table(database, name, schema))
 
 
 def _published(journal: Journal) -> Iterator[tuple[str, Digest | None, int, int]]:

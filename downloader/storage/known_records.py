@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
@@ -23,7 +22,7 @@ from downloader.core.item_digests import Digest
 from downloader.core.item_states import ItemState
 from downloader.core.name_list import decode_names
 from downloader.errors import UNDECODABLE
-from downloader.files.database import MOVE_AWAY, attach, connect, translated
+from downloader.files.database import MOVE_AWAY, attach, connect, has_table, translated
 from downloader.files.database import remove as remove_database
 from downloader.files.directory import Directory
 from downloader.storage.journal import BatchRow, Journal
@@ -79,11 +78,11 @@ class KnownRecords:
         self._table = home / _TABLE
         with translated(self._table, MOVE_AWAY):
             known = connect(self._table, _KNOWN) if self._table.exists() else None
-            if known is not None and not _has(known, "main", "known"):
+            if known is not None and not has_table(known, "known"):
                 known.close()  # a power cut has left an empty file
                 known = None
             self._known = known
-            self._has_items = known is not None and _has(known, "main", "item")
+            self._has_items = known is not None and has_table(known, "item")
 
     def find(
         self, batch: BatchRow, names: Sequence[str], digests: Callable[[BatchRow], list[Digest] | None]
@@ -176,9 +175,9 @@ def write(home: Directory, journal: Journal, *, keep: bool) -> None:
                 if keep and table.exists():
                     attach(database, table, "older", _KNOWN)
                 database.execute("BEGIN")
-                if keep and table.exists() and _has(database, "older", "known"):
+                if keep and table.exists() and has_table(database, "known", "older"):
                     database.execute("INSERT INTO known SELECT name, size, crc, record FROM older.known")
-                    if _has(database, "older", "item"):
+                    if has_table(database, "item", "older"):
                         rows = "SELECT name, url, size, crc, record FROM older.item"
                         database.execute(f"INSERT INTO item {rows}")
             for name, digest, *stored in _stored(known, journal):
@@ -191,11 +190,6 @@ def write(home: Directory, journal: Journal, *, keep: bool) -> None:
         known.close()
     temporary.rename(_TABLE)
     remove(home)
-
-
-def _has(database: sqlite3.Connection, schema: str, table: str) -> bool:
-    query = f"SELECT count(*) FROM {schema}.sqlite_master WHERE name = '{table}'"
-    return bool(database.execute(query).fetchone()[0])
 
 
 def forget(home: Directory) -> None:

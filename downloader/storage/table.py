@@ -15,7 +15,7 @@ from pathlib import Path
 
 from downloader.core.file_errors import advice
 from downloader.errors import JournalError
-from downloader.files.database import connect, damaged, failure
+from downloader.files.database import connect, damaged, failure, has_table
 from downloader.files.directory import Directory, Entry, UnsafeFile, open_directory
 from downloader.storage.schema import ADDED, FORMAT, OLDEST_FORMAT, SCHEMA, AnyRow, Row, Table, row_sum
 
@@ -79,11 +79,11 @@ class Rows:
             # Small, so that it is full soon: SQLite's default of 2 MB fills over a million files, which
             # looks like a leak.
             self._db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-            if not self._has_schema():
+            if not has_table(self._db, "batch"):
                 self._db.executescript(f"BEGIN; {SCHEMA} {ADDED} COMMIT;")
-            elif not self._has_table("digest"):  # the last that was added
+            elif not has_table(self._db, "digest"):  # the last that was added
                 self._db.executescript(f"BEGIN; {ADDED} COMMIT;")
-        elif not self._has_schema():
+        elif not has_table(self._db, "batch"):
             raise JournalError(f"{self.path} is empty; the run that made it ended before it began")
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
         if version not in (OLDEST_FORMAT, FORMAT):
@@ -92,13 +92,6 @@ class Rows:
             )
         if version != FORMAT and not read_only:
             self._db.execute(f"PRAGMA user_version = {FORMAT}")
-
-    def _has_schema(self) -> bool:
-        return self._has_table("batch")
-
-    def _has_table(self, name: str) -> bool:
-        row = self._db.execute("SELECT count(*) FROM sqlite_master WHERE name = ?", (name,)).fetchone()
-        return bool(row[0])
 
     def close(self) -> None:
         """Close the file; SQLite checkpoints the write-ahead log."""

@@ -136,7 +136,7 @@ KNOWN = (
         "table of records that is empty",
         "after a power cut each run ends with 4, and names another file",
         "KnownRecords.__init__",
-        "known is not None and not _has(known, 'main', 'known')",
+        "known is not None and not has_table(known, 'known')",
         "False",
         (f"{WRONG}test_tables_of_what_was_known_before_a_source_is_read_again[records-known.sqlite-]",),
     ),
