@@ -146,7 +146,7 @@ class ChildLink(PlainChildLink):
         return gevent_socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=fileno)
 
     def send(self, message: Message) -> None:
-        """Send messages in order. Raises OSError when the supervisor has exited."""
+        """Send messages in order; that the supervisor has exited is noticed when receiving."""
         import gevent
 
         frame = pack(_encode(message))
@@ -155,6 +155,8 @@ class ChildLink(PlainChildLink):
                 sent = self._raw.send(frame)
             except BlockingIOError:
                 sent = 0
+            except OSError:
+                return
             if sent == len(frame):
                 return
             frame = frame[sent:]

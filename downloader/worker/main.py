@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 
 import gevent
@@ -40,12 +39,10 @@ def run(config: Config, setup: Setup, link: ChildLink, ready: Callable[[bool], R
     worker.grant_credit()
     worker.finished.wait()
     for defect in (worker.defect, *(greenlet.exception for greenlet in background)):
-        # ConnectionError: the link broke, since the supervisor has exited.
-        if defect is not None and not isinstance(defect, ConnectionError):
+        if defect is not None:
             raise defect
     gevent.killall(background, block=False)  # the process ends
-    with contextlib.suppress(OSError):
-        # It has the peak of a run that was shorter than the interval of heartbeats.
-        link.send(worker.make_heartbeat())
+    # It has the peak of a run that was shorter than the interval of heartbeats.
+    link.send(worker.make_heartbeat())
     worker.sink.close()
     worker.close_records()

@@ -169,8 +169,10 @@ def test_what_stays_refused_with_a_cookie_fails(
             code, f"Set-Cookie: s={request.at}; {attributes}", "Connection: keep-alive", body=b"no"
         )
 
+    # If a refusal comes first, its cookie may be what lets the others in: all go with it then.
+    order = sorted(range(400), key=lambda number: number < 100 and number % 4 == 0)
     with Server(default=answer) as server:
-        urls = [f"{server.url}/{number}" for number in range(400)]
+        urls = [f"{server.url}/{number}" for number in order]
         result = download(
             "-", tmp_path / "d", "--workers", "1", "--per-host", "8", "--lane", lane, stdin="\n".join(urls)
         )
