@@ -66,8 +66,8 @@ LIMITS: tuple[Entry, ...] = (
     Entry(
         "small-pool",
         "the program itself lets only some requests through at once",
-        "A pool of connections that blocks, or a semaphore, is smaller than the number of requests here.\n"
-        "That is no fault, unless it is meant to be larger.",
+        "A pool of connections that blocks, a pool of threads, or a semaphore, is smaller than the number\n"
+        "of requests here. That is no fault, unless it is meant to be larger.",
         (),
         limits.small_pool,
     ),

@@ -32,9 +32,9 @@ def small_pool(case: Case) -> Found | None:
         return None
     waits = case.where(case.own_frame(parked["stack"]))
     at = pool_place(case, parked["stack"]) if in_pool(parked["stack"]) else waits
-    return Found(
-        at, [f"{parked['most']} greenlets waited at once{ending('at', waits)}", case.served_line()]
-    )
+    for_it = " for a thread of a gevent.threadpool.ThreadPool" if case.in_threads else ""
+    waited = f"{parked['most']} greenlets waited at once{for_it}{ending('at', waits)}"
+    return Found(at, [waited, case.served_line()])
 
 
 def time_elsewhere(case: Case) -> Found | None:

@@ -316,10 +316,11 @@ def own_lock(case: Case) -> Found | None:
     if spot is None and (case.in_threads or in_future(parked["stack"])):
         spot = case.own_line(_EXECUTORS)
     spot = spot or case.own_frame(parked["stack"])
+    for_them = " in a gevent.threadpool.ThreadPool" if case.in_threads else ""
     return Found(
         case.where(spot),
         [
-            f"{parked['most']} greenlets waited for each other{case.at(spot)}",
+            f"{parked['most']} greenlets waited for each other{for_them}{case.at(spot)}",
             _at(case, parked),
             case.served_line(),
         ],

@@ -20,15 +20,37 @@ def request(number):
         requests.get(HOST + str(number))
 
 
-def condition(number):
+def take():
     with CONDITION:
         while BUSY:
             CONDITION.wait()
-        BUSY.append(number)
-    request(number)
+        BUSY.append(None)
+
+
+def give_back():
     with CONDITION:
         BUSY.pop()
         CONDITION.notify()
+
+
+def condition(number):
+    take()
+    request(number)
+    give_back()
+
+
+def two_requests(number):
+    take()
+    request(number)
+    request(number)
+    give_back()
+
+
+def work_after(number):
+    take()
+    request(number)
+    time.sleep(0.3)
+    give_back()
 
 
 def token(number):
@@ -82,7 +104,7 @@ def main():
     TOKENS.put(1)
     # Thirty calls: the thread that has had the turn has its next one at once.
     calls = 10 if kind == "crawl" else 30
-    pool.map({"condition": condition, "token": token, "polled": polled, "crawl": crawl}[kind], range(calls))
+    pool.map(globals()[kind.replace(" ", "_")], range(calls))
 
 
 if __name__ == "__main__":
@@ -95,6 +117,16 @@ RUNS = [
     {
         "name": "condition",
         "COMMAND": ["python", "threads_hand_on.py", "condition"],
+        "EXPECT": {"verdict": "none", "error": "*threads of the pool waited at threads_hand_on.py:*"},
+    },
+    {
+        "name": "two requests",
+        "COMMAND": ["python", "threads_hand_on.py", "two requests"],
+        "EXPECT": {"verdict": "none", "error": "*threads of the pool waited at threads_hand_on.py:*"},
+    },
+    {
+        "name": "work after",
+        "COMMAND": ["python", "threads_hand_on.py", "work after"],
         "EXPECT": {"verdict": "none", "error": "*threads of the pool waited at threads_hand_on.py:*"},
     },
     {

@@ -4,7 +4,7 @@ import copy
 import importlib
 import sys
 
-from . import frames, https_inspection, like, others, plain_http, sharing, turns
+from . import behind, frames, https_inspection, like, others, plain_http, sharing, turns
 from .recorder import record
 
 TYPE_CHECKING = False
@@ -305,8 +305,9 @@ def is_in_client(frame):
 class _Client(object):
     """The client of one greenlet, of which there may be none in its stack."""
 
-    def __init__(self, frame, connects):
-        # type: (Optional[FrameType], bool) -> None
+    def __init__(self, frame, connects, greenlet=None):
+        # type: (Optional[FrameType], bool, Any) -> None
+        self.greenlet = greenlet
         self.seen, self.other = _client(frame)
         levels = self.seen.levels(self.other)
         found = self.seen.plain or any(each is not None for each in levels.values())
@@ -327,9 +328,9 @@ class _Client(object):
 class Connecting(object):
     """The client of a greenlet that connects, of which the probe makes copies once it is known how many."""
 
-    def __init__(self, frame):
-        # type: (Optional[FrameType]) -> None
-        self._first = self._measured = _Client(frame, True)
+    def __init__(self, frame, greenlet):
+        # type: (Optional[FrameType], Any) -> None
+        self._first = self._measured = _Client(frame, True, greenlet)
         self.sharing = sharing.Sharing(1, False, sharing.UNCLEAR, 1)
         self._one_context = False
         self.waits = []  # type: List[turns.Wait]
@@ -350,7 +351,8 @@ class Connecting(object):
     def may_be_idle(self):
         # type: () -> bool
         """Return whether so many wait still as idle workers do, too, while one makes a request at most."""
-        return not self.sharing.waiting and self.sharing.using < 2 and turns.stand(1, self.line)
+        few = len(self.sharing.waiting) < turns.SOME  # who has started a request waits for it, too
+        return few and self.sharing.using < 2 and turns.stand(1, self.line)
 
     def take_turns(self):
         # type: () -> None
@@ -400,7 +402,9 @@ class Connecting(object):
         """Judge what is seen of ``clients`` and in ``places``; return those that have a client there."""
         seen, rest = [], []
         for place in places:
-            client = _Client(place.frame, place.connects) if place.frame is not None else None
+            client = None
+            if place.frame is not None:
+                client = _Client(place.frame, place.connects, place.greenlet)
             if client is not None and client.is_there:
                 seen.append(client)
             elif client is None or not client.is_elsewhere:
@@ -414,9 +418,12 @@ class Connecting(object):
             same = [each for each in clients if each.seen.context() is context]
             self._one_context = context is not None and len(same) > 1
             self.sharing.at = alike[0].spot or next(iter(self.made()), None)
+        callers = [other for each in clients for other in behind.of(each.greenlet)]
         codes = set().union(*[each.sighting.codes for each in clients])  # type: Set[Any]
+        codes = codes.union(*[turns.codes_of(each.gr_frame) for each in callers])
         variables = self._measured.sighting.variables
         around = set().union(*[each.sighting.around for each in clients])  # type: Set[Any]
+        around = around.union(*[turns.around_of(each.gr_frame) for each in callers])
         waits = turns.waits_of(rest, codes, variables, around)
         self.waits = [each for each in waits if each.kind in turns.TURNS]
         self.line = turns.line(waits)

@@ -30,6 +30,7 @@ from . import (
     remedies,
     sampler,
     sharing,
+    succession,
     turns,
     whereabouts,
     wrapping,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 VARIABLE = entrance.VARIABLE
 # The controller sends it when --after has passed; no other program is known to use it.
 SIGNAL = signal.SIGRTMAX - 5 if hasattr(signal, "SIGRTMAX") else signal.SIGUSR2
+_WATCHES = 5.0  # seconds for which threads that seem to take turns are watched longer
 _IMPORTS = 15.0  # seconds after which an import is regarded as the program itself
 _OBSERVES = 0.3  # seconds in which the program's other greenlets may come to a connection
 _QUIET = 0.1  # seconds without another one after which no more are expected
@@ -331,7 +333,7 @@ class Agent(object):
                 self._probe(frame)
         else:
             # Not in a greenlet, or still in the set-up: continue, and remember how the process fetches.
-            connecting = fetchers.Connecting(frame)
+            connecting = fetchers.Connecting(frame, choice.current())
             if connecting.fetch(self.options()) is not None:
                 self._fetch = connecting
 
@@ -360,7 +362,7 @@ class Agent(object):
             given = native.given(frame)
             if given is None:
                 return True
-            made = fetchers.Connecting(frame).made()
+            made = fetchers.Connecting(frame, None).made()
             user = made[0] if made else native.awaited() or given
         if pool is not None:
             self._pool_threads.connects(frame, pool)
@@ -428,6 +430,8 @@ class Agent(object):
         if why.startswith(choice.IMPORTS) and clocks.clock() - self._asked > _IMPORTS:
             why = "" if choice.uses_gevent() else choice.UNUSED  # the program works during an import
         why = why or sampler.no_threads()
+        if self._pool_threads.is_undecided and clocks.clock() - self._asked < _WATCHES:
+            why = why or "its threads are watched still"
         if why:
             self.tell("later", why=why, **whereabouts.told(frame))
         return bool(why)
@@ -498,7 +502,7 @@ class Agent(object):
         self._pool_threads.end()
         options = self.options()
         options["waits"] = self._go_on
-        connecting = fetchers.Connecting(frame) if frame is not None else None
+        connecting = fetchers.Connecting(frame, choice.current()) if frame is not None else None
         found, spot = None, None  # type: Optional[Tuple[Fetch, str]], Any
         if connecting is not None:
             self._unlike = frames.user(frame) or frames.caller(frame)
@@ -602,9 +606,9 @@ class Agent(object):
         last, count = None, 0  # type: Optional[float], int
         while clocks.clock() < latest and (last is None or _idle() - last < _QUIET):
             sleep(_LOOKS)
-            moved = moved or not all(each.lasts() for each in connecting.waits)
+            moved = moved or not all(each.stays() for each in connecting.waits)
             ended = ended or connecting.has_ended(stopped)
-            goes_on = moved or ended or not all(each.lasts() for each in connecting.line)
+            goes_on = moved or ended or not all(each.stays() for each in connecting.line)
             if (last is None and goes_on) or len(arrived) > count:
                 last, count = _idle(), len(arrived)
         # One that connects once more has come to the next request.
@@ -613,13 +617,11 @@ class Agent(object):
 
     def _pass_on(self, connecting, sleep):
         # type: (fetchers.Connecting, Callable[[float], None]) -> bool
-        """Let one request after the other go on, and return whether the turn is passed on with each."""
+        """Let one request after the other go on, and return whether they are made in turns."""
 
         def using():
-            # type: () -> List[Tuple[Any, bool]]
-            arrived = self._arrived or []
-            found = connecting.using(turns.places(arrived, (choice.current(),)))
-            return [(each, any(each is other for other in arrived)) for each in found]
+            # type: () -> List[Any]
+            return connecting.using(turns.places(self._arrived or [], (choice.current(),)))
 
         def let_on():
             # type: () -> None
@@ -629,7 +631,8 @@ class Agent(object):
 
         self._lingers = linger.at(connecting.line, sleep)
         try:
-            return turns.pass_on(connecting.line, using, let_on, sleep)
+            came = lambda: len(self._arrived or [])  # noqa: E731
+            return succession.Succession(connecting.line, using, came, let_on, sleep).is_of_turns()
         finally:
             self._lingers = None
             linger.end()

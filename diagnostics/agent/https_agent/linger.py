@@ -9,7 +9,7 @@ not come past them.
 
 import sys
 
-from . import choice, clocks, frames, turns
+from . import choice, clocks, frames, succession, turns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -88,8 +88,9 @@ class Linger(object):
 def at(waits, sleep):
     # type: (List[turns.Wait], Callable[[float], None]) -> Callable[[Any], None]
     """Return what has the current greenlet, which is at a connection, linger where all ``waits`` are."""
-    code, line = waits[0].at[0], max(each.number for each in waits)
-    seconds = turns.soon_after(waits)
+    code = waits[0].at[0]
+    line = max(each.number for each in waits if each.at[0] is code)
+    seconds = succession.soon_after(waits)
 
     def begin(frame):
         # type: (Any) -> None

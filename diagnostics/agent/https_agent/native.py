@@ -7,7 +7,7 @@ from . import choice, frames, places, sampler
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
-    from typing import Any, Callable, Optional
+    from typing import Any, Callable, Dict, Optional
 
     Fetch = Callable[[str], Any]
 
@@ -69,6 +69,18 @@ def awaited():
         within = within or _module(frame) in _AWAITED
         frame = frame.f_back
     return places.spot(frame) if frame is not None and within else None
+
+
+def current_frames():
+    # type: () -> Dict[int, FrameType]
+    """Return where each thread is; one whose hub runs, in the main greenlet, which waits there."""
+    found = dict(sys._current_frames())
+    for ident, frame in list(found.items()):
+        own = frame.f_locals.get("self") if _module(frame) == "gevent.hub" else None
+        waiting = getattr(getattr(own, "parent", None), "gr_frame", None)
+        if waiting is not None:
+            found[ident] = waiting
+    return found
 
 
 def _module(frame):

@@ -5,12 +5,11 @@ waits in C has no frame, so a lock is known by the names that the waiting functi
 is made once, the others come to a connection; so it is a turn only where the same is seen twice in a row.
 
 Who waits otherwise in a function that leads to the request, for a condition, in a queue or asleep, may be
-idle. There it is a turn if three times in a row one of them is at a connection just after the request of
-another has ended, and nobody before (``_is_handed_on``).
+idle. There it is a turn if several times in a row one of them is at a connection soon after the last
+request of another has ended, and nobody before (``_is_handed_on``).
 """
 
 import opcode
-import sys
 
 from . import clocks, fetchers, frames, linger, native, sampler, turns
 
@@ -22,9 +21,13 @@ if TYPE_CHECKING:
 _LOOKS = 12  # as many at most: each holds a request up
 _TWICE = 2
 _TIMES = 3  # the first requests may lead to one another
+_MORE = 4  # the same where one is not soon at its connection
 _SOON = 0.15  # seconds without a CPU after a request in which the next one is at its connection
+_LATE = 0.5  # the same where who has had the turn does something else first
 _LINGERS = 0.1
-_LONGER = 0.2  # seconds by which each next one is held up longer: work that comes regularly comes meanwhile
+# Seconds by which each next one is held up longer: work that comes regularly comes meanwhile. The second
+# where one was not soon there.
+_LONGER, _LONGER_THEN = 0.1, 0.25
 _OBSERVES = 0.3  # seconds without a CPU in which others may come to a connection
 _QUIET = 0.1  # seconds without another one after which no more are expected
 _SLEEPS = 0.01
@@ -43,7 +46,7 @@ class PoolThreads(object):
         self.using = 1
         self._last = None  # type: Optional[_Seen]  # what the last one saw that came alone
         self._had = set()  # type: Set[int]  # threads that have had a turn
-        self._handed = 0  # how often in a row one has followed on another
+        self._handed, self._late = 0, False  # how often in a row one has followed on another; not soon
 
     @property
     def waiting(self):
@@ -51,7 +54,18 @@ class PoolThreads(object):
         """Return where they wait, with the place of most first."""
         if self._over:
             return []
-        return self._found if self._seen >= _TWICE or self._handed >= _TIMES else []
+        return self._found if self._seen >= _TWICE or self._is_turn else []
+
+    @property
+    def is_undecided(self):
+        # type: () -> bool
+        """Return whether one has followed on another, and it is not known yet whether all do."""
+        return bool(self._handed and self._left > 0 and not self._over and not self._is_turn)
+
+    @property
+    def _is_turn(self):
+        # type: () -> bool
+        return self._handed >= (_MORE if self._late else _TIMES)
 
     def connects(self, frame, pool):
         # type: (Optional[FrameType], Any) -> None
@@ -60,6 +74,9 @@ class PoolThreads(object):
         if self._last is not None and self._last.own == sampler.get_ident() and not self._last.has_ended:
             return  # for the same request
         if self._looking or self._over or self._left <= 0 or pool.maxsize < turns.SOME:
+            return
+        if self._last is not None and self._last.own == sampler.get_ident() and len(self._arrived) == 1:
+            self._last.lingers.begin(frame)  # it has the turn still
             return
         self._looking = True
         try:
@@ -86,9 +103,10 @@ class PoolThreads(object):
         last, own = self._last, sampler.get_ident()
         if last is None or last.own == own or not (own in last.line or own in self._had):
             return False
-        ended, threads = last.lingers.ended, sys._current_frames()
-        if ended is None or _idle() - ended > _SOON:
+        ended, threads = last.lingers.ended, native.current_frames()
+        if ended is None or _idle() - ended > _LATE:
             return False
+        self._late = self._late or _idle() - ended > _SOON
         return all(_is_in(threads.get(each), code) for each, code in last.line.items() if each != own)
 
     def _look(self, frame, pool):
@@ -98,7 +116,7 @@ class PoolThreads(object):
         self._let_arrive(_OBSERVES, _QUIET)
         codes = turns.codes_of(frame) | turns.around_of(frame)
         using, spots, line = 1, [], []  # type: int, List[frames.Spot], List[Any]
-        for ident, other in list(sys._current_frames().items()):
+        for ident, other in list(native.current_frames().items()):
             if ident == own or native.pool_of(other) is not pool:
                 continue
             if ident in self._arrived or fetchers.is_in_client(other):
@@ -121,10 +139,11 @@ class PoolThreads(object):
         codes_of = [code for _, code, _, _ in line]
         line = [each for each in line if codes_of.count(each[1]) == max(map(codes_of.count, codes_of))]
         if using == 1 and turns.stand(1, line):
-            self._let_arrive(_LONGER * (1 + self._handed), _LONGER * (1 + self._handed))
+            seconds = (_LONGER_THEN if self._late else _LONGER) * (1 + self._handed)
+            self._let_arrive(seconds, seconds)
             if len(self._arrived) == 1:
                 self._begin(frame, line)
-                self._left = self._left if self._handed < _TIMES else 0  # that is enough
+                self._left = 0 if self._is_turn else self._left  # that is enough
             else:
                 self._over = True
 

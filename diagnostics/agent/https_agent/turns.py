@@ -4,7 +4,7 @@ One that waits while another connects may wait for its turn: for a lock that is 
 for the only client of a queue, or for a worker that makes all requests. Or it waits for work, or for a
 login that is made once. Which it is shows when the request has ended: it is another's turn, and the rest
 still wait. Idle workers wait like that, too, in a queue, for an event or asleep; so there it has to be
-seen several times that one of them goes on when a request has ended, and none before (``pass_on``).
+seen several times that one of them goes on when a request has ended, and none before (``succession``).
 """
 
 import gc
@@ -16,22 +16,13 @@ from . import frames
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import CodeType, FrameType
-    from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+    from typing import Any, Dict, List, Optional, Set, Tuple
 
-LOCK, QUEUE, RESULT, EVENT, SLEEP = "lock", "queue", "result", "event", "sleep"
+LOCK, QUEUE, RESULT, JOIN, EVENT, SLEEP = "lock", "queue", "result", "join", "event", "sleep"
 SOME = 3  # greenlets that wait; fewer may be on the way
-TURNS = (LOCK, QUEUE, RESULT)  # what is waited for where a turn is taken once
+TURNS = (LOCK, QUEUE, RESULT, JOIN)  # what is waited for where a turn is taken once
 _IDLE = (QUEUE, EVENT, SLEEP)  # what idle workers do, too
-_TIMES = (
-    3  # how often the turn has to be passed on: first requests, for robots.txt, may lead to one another
-)
 _LONGEST = 1.0  # seconds; who sleeps for longer does not poll for its turn
-_LOOKS = 0.01
-_SOON = 0.1  # seconds after a request in which it is another's turn
-_LONGER = (
-    0.25  # seconds by which each next request is held up longer: work that comes regularly comes meanwhile
-)
-_ENDS = 2.0  # seconds in which a request should end
 _GREENLETS = 100  # that are looked at
 OF_LOCKS = ("threading.py", "thread.py", "lock.py", "lock.pyx", "_semaphore.py")
 OF_QUEUES = ("queue.py", "Queue.py")
@@ -103,24 +94,14 @@ class Wait(object):
         outer = outer_frame(self.greenlet.gr_frame)
         return self._calls == (outer, _codes(self.greenlet.gr_frame, outer))
 
-
-class Request(object):
-    """The request that a greenlet makes now."""
-
-    def __init__(self, greenlet):
-        # type: (Any) -> None
-        self._greenlet = greenlet
-        outer, frame = outer_frame(greenlet.gr_frame), greenlet.gr_frame
-        while frame is not None and frame.f_back is not outer:
-            frame = frame.f_back
-        self._frame = frame  # of the call of the user's that makes it
-
-    def has_ended(self):
+    def renew(self):
         # type: () -> bool
-        frame = self._greenlet.gr_frame
-        while frame is not None and frame is not self._frame:
-            frame = frame.f_back
-        return frame is None
+        """Return whether it waits there, if for something else; from now on it is seen whether it stays."""
+        outer = outer_frame(self.greenlet.gr_frame)
+        if outer is None or not self.lasts():
+            return False
+        self._calls = outer, _codes(self.greenlet.gr_frame, outer)
+        return True
 
 
 def places(arrived, besides):
@@ -140,14 +121,6 @@ def places(arrived, besides):
         Place(each, any(each is other for other in arrived), inside.get(id(each), "")) for each in found
     ]
     return sorted(seen, key=lambda place: not place.connects)[:_GREENLETS]
-
-
-def _started():
-    # type: () -> List[Any]
-    """Return the greenlets that run now; a pool has made the next one already, and has not started it."""
-    kind = getattr(sys.modules.get("greenlet"), "greenlet", None)  # type: Any
-    found = [each for each in gc.get_objects() if issubclass(type(each), kind)]
-    return [each for each in found if each.gr_frame is not None]
 
 
 def _names():
@@ -194,6 +167,8 @@ def _wait(place, codes, variables, around):
         kind = SLEEP  # also where an event is to end it earlier
     if not kind:
         return None
+    if kind == JOIN and not codes & codes_of(outer):
+        return None  # services may run until the end
     if not frames.is_users(outer):
         # A package may have idle workers of its own, in functions that no request is made in.
         if kind != RESULT and not around & around_of(outer):
@@ -249,7 +224,7 @@ def _kind(place, outer):
             return RESULT
     inside = next((kind for name, kind in _KINDS if place.inside.endswith(name)), "")
     if not called:
-        return inside
+        return inside or JOIN  # compiled, as the end of a greenlet is waited for
     # A library may take a lock for what it calls: logging, for one of its handlers.
     name, file, _ = called[0]
     if file not in OF_LOCKS or name not in _TAKES:
@@ -344,105 +319,15 @@ def stand(connecting, waits):
 
 def line(waits):
     # type: (List[Wait]) -> List[Wait]
-    """Return those of ``waits``, idle workers perhaps, that are at the place where most of them are."""
+    """Return those of ``waits``, idle workers perhaps, that wait where and as most do.
+
+    In the same function, the first of them, or in another one that leads to the request.
+    """
     idle = [each for each in waits if each.kind in _IDLE]
-    spots = [each.at for each in idle]
-    most = max(spots, key=spots.count) if spots else None
-    return [each for each in idle if each.at == most]
-
-
-def pass_on(waits, using, let_on, pause):
-    # type: (List[Wait], Callable[[], List[Tuple[Any, bool]]], Callable[[], None], Callable[[float], None]) -> bool
-    """Return whether those of ``waits`` go on one by one, each when the only request has ended.
-
-    Where they poll for their turn, greenlets that are started then may be ahead of them, each time.
-    ``using``: gives the greenlets that make one, and whether they are stopped at it; ``let_on``: lets
-    these go on; ``pause``: lets the program go on for so many seconds.
-    """
-    known, had = _started(), []  # type: List[Any], List[Any]
-    return (
-        all(_goes_on(waits, using, let_on, pause, known, had) for _ in range(_TIMES)) and len(using()) < 2
-    )
-
-
-def _goes_on(waits, using, let_on, pause, known, had):
-    # type: (List[Wait], Callable[[], List[Tuple[Any, bool]]], Callable[[], None], Callable[[float], None], List[Any], List[Any]) -> bool
-    """Return whether it is another's turn after this request; ``had``: those that have had one."""
-    polls, soon = polls_of(waits), soon_after(waits)
-    waits = [each for each in waits if not any(each.greenlet is other for other in had)]
-    found = using()
-    if not found:
-        pause(soon)
-        found = using()
-    gone = _gone(waits, pause)
-    waits = [each for each in waits if not any(each is other for other in gone)]
-    if len(found) != 1:
-        return False
-    [(greenlet, stopped)] = found
-    request = Request(greenlet)
-    if stopped:
-        pause(soon + _LONGER * len(had))
-    if _gone(waits, pause):
-        return False  # not for this request
-    let_on()
-    for _ in range(int(_ENDS / _LOOKS)):
-        gone = [each for each in waits if not each.stays()]
-        if request.has_ended():
-            break
-        if _gone(gone, pause):
-            return False
-        pause(_LOOKS)
-    for _ in range(int(soon / _LOOKS)):
-        if _gone(waits, pause):
-            break
-        pause(_LOOKS)
-    pause(polls)
-    gone = _gone(waits, pause)
-    had.append(greenlet)
-    ahead = not gone and (_is_ahead(waits, using(), known) or _is_back(using(), had))
-    return request.has_ended() and (len(gone) == 1 or ahead)
-
-
-def _is_back(found, had):
-    # type: (List[Tuple[Any, bool]], List[Any]) -> bool
-    """Return whether the only greenlet with a request is one that ``had`` another, and not the last.
-
-    It waited for its next one beside those that still do.
-    """
-    return len(found) == 1 and found[0][0] is not had[-1] and any(found[0][0] is each for each in had[:-1])
-
-
-def polls_of(waits):
-    # type: (List[Wait]) -> float
-    """Return for how many seconds they sleep between two looks."""
-    return max([each.seconds for each in waits] or [0.0])
-
-
-def soon_after(waits):
-    # type: (List[Wait]) -> float
-    """Return the seconds after a request in which one of them goes on, if it is its turn."""
-    return polls_of(waits) + _SOON
-
-
-def _is_ahead(waits, found, known):
-    # type: (List[Wait], List[Tuple[Any, bool]], List[Any]) -> bool
-    """Return whether the only greenlet with a request is a new one, while all others poll in its function.
-
-    ``known``: those that are not new; it is one of them from now on.
-    """
-    new = [greenlet for greenlet, _ in found if not any(each is greenlet for each in known)]
-    known.extend(new)
-    return len(found) == len(new) == 1 and all(each.kind == SLEEP and each.shares for each in waits)
-
-
-def _gone(waits, pause):
-    # type: (List[Wait], Callable[[float], None]) -> List[Wait]
-    """Return those of ``waits`` that have gone on; one that polls may ask whether it is its turn."""
-    for _ in range(3):
-        waits = [each for each in waits if not each.stays()]
-        if waits:
-            pause(_LOOKS)
-    return [each for each in waits if not each.stays()]
+    ways = [(each.at[0], each.kind) for each in idle]
+    code, kind = max(ways, key=ways.count) if ways else (None, "")
+    found = [each for each in idle if each.kind == kind and (each.at[0] is code or each.shares)]
+    return sorted(found, key=lambda each: each.at[0] is not code)
 
 
 def held(first, rest, moved, ended, shares, using):
@@ -453,7 +338,9 @@ def held(first, rest, moved, ended, shares, using):
     on has the same client; ``using``: how many have a client now.
     """
     if moved and (rest or using > 1):
-        return [each for each in rest if each.kind != QUEUE or (each.lent and shares)]
+        joined = [each.at for each in first if each.kind == JOIN and not each.stays()]
+        rest = [each for each in rest if each.kind != QUEUE or (each.lent and shares)]
+        return [each for each in rest if each.kind != JOIN or each.at in joined]
     if ended and not moved:
         return [each for each in first if each.turn]  # the others wait for something else
     # They still wait for the same request, or all have gone on faster than can be seen.
