@@ -62,6 +62,7 @@ def test_each_remedy_is_carried_out_as_printed(tmp_path, scenario):
                 env=environment(PYTHONPATH=path, TMPDIR=os.fspath(tmp_path)),
                 capture_output=True,
                 text=True,
+                input=scenario.input,
                 timeout=300,
                 check=False,
             )
@@ -73,7 +74,9 @@ def test_each_remedy_is_carried_out_as_printed(tmp_path, scenario):
     assert told == (scenario.expected.verdict, scenario.expected.cause)
     for number, each in enumerate([*found["remedies"], *found["tried"]]):
         folder = copied(str(number))
-        written = " of python -c" in each["where"] or " of In [" in each["where"]
+        written = any(
+            f" of {each_in}" in each["where"] for each_in in ("python -c", "In [", "standard input")
+        )
         if written:
             continue  # it is in no file: see test_programs_without_files.py
         start = carry_out(folder, each["line"], each["where"])
