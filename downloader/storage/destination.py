@@ -30,6 +30,7 @@ from downloader.storage.ledger import read_merged
 from downloader.storage.left_ledgers import (
     WorkerLedgers,
     collect_ledgers,
+    count_left,
     left_ledgers,
     take_back,
     temporary_prefix,
@@ -37,7 +38,7 @@ from downloader.storage.left_ledgers import (
 from downloader.storage.lock import lock, lock_destination
 from downloader.storage.name_owners import settle_contested
 from downloader.storage.name_probes import folds_names, remove_probe
-from downloader.storage.places import check_mounted, clock_of, is_apart, is_empty, leads_to, shown_output
+from downloader.storage.places import check_mounted, clock_of, is_apart, leads_to, shown_output
 from downloader.storage.reserved_names import Reserved, check_reserved, reserved_names
 
 __all__ = ["Destination"]
@@ -119,6 +120,8 @@ class Destination:
         agreement = JobAgreement(config, self.home, self.journal, self._now, self._check_begin)
         job, self.resumed = agreement.agree(cut_off=self.cut_off)
         self.job, self.name_key = agreement.agree_on_key(job)
+        if has_shards(config):
+            self.journal.shards.inspect(expected=True)
         self.journal.run(boot)
         undo = undoer(
             *(config.store, Path(config.local_output), config.sink_kind.identity(config), self._prefix)
@@ -160,19 +163,17 @@ class Destination:
         config = self._config
         if config.restart or config.slice or not has_journal(config):
             return
-        is_there = os.path.lexists(config.local_output)
         try:
-            if is_there and not is_empty(config.local_output):
-                return
             with contextlib.closing(Journal(self.home, read_only=True)) as journal:
                 job = journal.job()
-                stored = journal.tally(open_too=True).stored
+                stored = journal.tally(open_too=True).stored + count_left(self.home)
         except (JournalError, OSError):
             return  # who opens it to write says why
         if job is None or not stored:
             return
-        if is_there or job.output == shown_output(config):  # another DEST is refused later
-            check_mounted(config.local_output, job.began_ns)
+        # Another DEST is refused later.
+        if os.path.lexists(config.local_output) or job.output == shown_output(config):
+            check_mounted(config.local_output, job.began_ns, stored)
 
     def _check_engine(self) -> None:
         """Raise ConfigError if the job here has a plan, and no journal: what failed is in that."""

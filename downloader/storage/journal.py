@@ -66,6 +66,8 @@ _CONTESTED = "contested"
 _NAME_TAKEN = "name-taken"
 
 _KEYS = ("job", "ended", "running", "unsynced")  # each has a row from the start
+_NUMBERS = ("relisted", "doubtful")
+_DIGITS = 19  # of a number that is recorded of the job: a time in ns
 _UNFINISHED = "(done = 0 OR failed > 0)"
 
 
@@ -147,6 +149,9 @@ class Journal:
             raise rows.damaged(f"{ended} batches were listed, {batches} are there")
         if any(self._get(key) is None for key in _KEYS):
             raise rows.damaged("what is known of the job is missing")
+        for key in _NUMBERS:
+            self._number(key)
+        self.shards.inspect(expected=False)
 
     def begin(self, job: JobSpec, *, anew: bool = False) -> None:
         """Record ``job`` as the job of this journal; ``anew``: and forget the source read before.
@@ -193,7 +198,7 @@ class Journal:
     @property
     def relisted_ns(self) -> int:
         """Return what ``relist`` has recorded last, 0 if nothing."""
-        return int(self._get("relisted") or 0)
+        return self._number("relisted")
 
     def relist(self, before_ns: int) -> None:
         """Record that the source is read again; ``before_ns``: ``core.ownership.Rules.known_before_ns``."""
@@ -242,11 +247,18 @@ class Journal:
     @property
     def doubtful(self) -> int:
         """Number of stored files that may have the bodies of others, in all runs."""
-        return int(self._get("doubtful") or 0)
+        return self._number("doubtful")
 
     def doubt(self, files: int) -> None:
         """Record that ``files`` more may have the bodies of others. Only --restart forgets that."""
         self._put("doubtful", str(self.doubtful + files))
+
+    def _number(self, key: str) -> int:
+        """Return what is recorded of the job as ``key``, 0 if nothing is."""
+        text = self._get(key) or "0"
+        if not (text.isascii() and text.isdigit()) or len(text) > _DIGITS:
+            raise self._rows.damaged(f"{key} is no number")
+        return int(text)
 
     def _get(self, key: str) -> str | None:
         row = self._rows.find(JOB, "WHERE key = ?", key)

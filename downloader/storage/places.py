@@ -22,13 +22,16 @@ __all__ = [
     "shown_output",
 ]
 
+_ENTRIES = 10_000  # of DEST that are looked at
 
-def check_mounted(output: str, began_ns: int) -> None:
-    """Raise DestinationError if DEST is not there, or not that of a job which stored files in it.
 
-    An empty one is another directory if it was last changed before the job began, at ``began_ns`` (0: that
-    is not known): say, the place of a mount, whose disk is not mounted. One that was emptied, copied,
-    moved, or made anew has changed since, whatever device and inode it has. A bucket is not looked at.
+def check_mounted(output: str, began_ns: int, stored: int) -> None:
+    """Raise DestinationError if DEST is not there, or not that of a job which has ``stored`` so many files.
+
+    One with fewer files, in which nothing was changed since the job began, at ``began_ns`` (0: that is not
+    known), is another directory: say, the place of a mount, whose disk is not mounted. One that was
+    emptied, copied, moved, or made anew has changed since, whatever device and inode it has. A bucket is
+    not looked at.
     """
     if is_bucket(output):
         return
@@ -40,15 +43,37 @@ def check_mounted(output: str, began_ns: int) -> None:
         )
     try:
         found = os.stat(output)
-        if not began_ns or found.st_ctime_ns >= began_ns or not is_empty(output):
+        if not began_ns or found.st_ctime_ns >= began_ns or not _is_as_before(output, began_ns, stored):
             return
+        state = "is empty" if is_empty(output) else "has none of its files"
     except OSError:
         return  # who opens it says why
     raise DestinationError(
-        f"{output} is empty, and has been since before this job began, so its files are elsewhere: mount "
+        f"{output} {state}, and is as it was before this job began, so its files are elsewhere: mount "
         "what they are on, or put it back, then run the same command again (if they are lost, run "
         f"`{shlex.join(['touch', output])}` first)"
     )
+
+
+def _is_as_before(output: str, began_ns: int, files: int) -> bool:
+    """Return whether nothing below ``output`` has changed since ``began_ns``, and it has fewer ``files``.
+
+    A job that kept the files that it found has changed nothing. Of many entries the first ones count.
+    """
+    folders, looked, found = [output], 0, 0
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.name == HOME:
+                    continue
+                looked += 1
+                found += entry.is_file(follow_symlinks=False)
+                changed_ns = entry.stat(follow_symlinks=False).st_ctime_ns
+                if changed_ns >= began_ns or found >= files or looked > _ENTRIES:
+                    return False
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+    return True
 
 
 def leads_to(recorded: str, output: str) -> bool:

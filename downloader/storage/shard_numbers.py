@@ -32,6 +32,29 @@ class ShardNumbers:
         """Number the shards of a slice from ``start`` on."""
         self._start, self.of_slice = start, True
 
+    def inspect(self, *, expected: bool) -> None:
+        """Raise JournalError if a row is missing or cannot be; ``expected``: the job is one of shards.
+
+        No number is left out or taken twice, and no batch is done without a shard but one without items.
+        """
+        rows = self._rows
+        if not rows.has(SHARD):
+            return
+        rows.inspect(SHARD)
+        count, first, last, wrong = rows.figures(
+            "SELECT count(*), min(number), max(number), "
+            f"sum(sum != row_sum(number, seq, done) OR done NOT BETWEEN {_OPEN} AND {_DAMAGED}) FROM shard"
+        )
+        if wrong:
+            raise rows.damaged(f"{wrong} rows of its shards are not what was written")
+        if not (count or expected):
+            return
+        (without,) = rows.figures(
+            "SELECT count(*) FROM batch WHERE done = 1 AND count > 0 AND seq NOT IN (SELECT seq FROM shard)"
+        )
+        if without or (count and (first < 0 or last - first + 1 != count)):
+            raise rows.damaged("it does not say which shards there are")
+
     def of(self, seq: int) -> tuple[int, ...]:
         """Return the shards of batch ``seq``, the first one first."""
         return tuple(row.number for row in self._rows.select(SHARD, "WHERE seq = ? ORDER BY number", seq))

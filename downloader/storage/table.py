@@ -177,6 +177,11 @@ class Rows:
             row = self._db.execute(query, parameters).fetchone()
         return tuple(value or 0 for value in row)
 
+    def has(self, table: Table[AnyRow]) -> bool:
+        """Return whether there is ``table``; one that is only read may be of an earlier version."""
+        with self._translated():
+            return has_table(self._db, table.name)
+
     def inspect(self, table: Table[AnyRow]) -> None:
         """Raise JournalError if ``table`` is damaged so that a query could miss a row."""
         with self._translated():

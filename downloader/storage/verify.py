@@ -34,7 +34,7 @@ from downloader.storage.journal import BatchRow, JobSpec, Journal
 from downloader.storage.known_names import has_keyed
 from downloader.storage.ledger import read as read_ledger
 from downloader.storage.ledger import read_merged
-from downloader.storage.left_ledgers import collect_ledgers, left_ledgers, temporary_prefix
+from downloader.storage.left_ledgers import collect_ledgers, count_left, left_ledgers, temporary_prefix
 from downloader.storage.lock import is_locked, lock
 from downloader.storage.name_key import check_key, key_path, read_key
 from downloader.storage.name_owners import CHUNK, damaged_at, is_left, settle_damaged
@@ -243,8 +243,9 @@ def _verify_with(place: _Place, root: str, home: Directory, quiet: bool, *, read
             raise ConfigError(f"{root} has the journal of {job.output}, not of {output}; give that{remedy}")
         check_key(key_path(home), read_key(home), job.key, lambda: has_keyed(home) or journal.has_keyed())
         with contextlib.closing(HeldRoot(output)) as held:
-            if job.output and not is_bucket(output) and journal.tally(open_too=True).stored:
-                check_mounted(output, job.began_ns)
+            stored = journal.tally(open_too=True).stored + count_left(home)
+            if job.output and stored:
+                check_mounted(output, job.began_ns, stored)
             if not read_only:
                 try:
                     check = verifier(job.store, Path(output), job.layout)
@@ -294,6 +295,7 @@ def _verify(
     try:
         inspect = kind.inspector(root, job.layout)
         if isinstance(kind, Compares):
+            journal.shards.inspect(expected=True)
             comparison = kind.comparison(place.output, job.layout, home, place.access)
     except UNDECODABLE as error:
         raise journal.damaged(error) from error

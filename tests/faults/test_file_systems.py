@@ -740,12 +740,22 @@ def bound(disk: Path, place: Path) -> Iterator[None]:
         subprocess.run(["umount", "-l", place], check=True)
 
 
+@pytest.mark.parametrize("below", [[], ["NOT-MOUNTED"], [".keep", "lost+found/.keep"]], ids="-".join)
 @pytest.mark.parametrize("store", ["files", "tar"])
-def test_destination_whose_disk_is_not_mounted(run_downloader: Run, tmp_path: Path, store: str) -> None:
-    """Its mount point is no DEST of which all is lost; one that is emptied, copied or made anew is."""
+def test_destination_whose_disk_is_not_mounted(
+    run_downloader: Run, tmp_path: Path, store: str, below: list[str]
+) -> None:
+    """Its mount point is no DEST of which all is lost, whatever is ``below`` it.
+
+    One that is emptied, copied or made anew is.
+    """
     place, there, journal = tmp_path / "mnt", tmp_path / "disk", tmp_path / "j"
     place.mkdir()
     there.mkdir()
+    for name in below:
+        (place / name).parent.mkdir(exist_ok=True)
+        (place / name).touch()
+    before = sorted(place.rglob("*"))
     with Server(files={f"{n:03d}": ok(b"%d" % n) for n in range(30)}) as server:
         argv = (server.url, "-o", place, "--journal", journal, "--store", store, "--json")
         check = ("verify", place, "--journal", journal)
@@ -754,14 +764,15 @@ def test_destination_whose_disk_is_not_mounted(run_downloader: Run, tmp_path: Pa
             assert run_downloader(*check).returncode == 0
         for command in (check, argv, check):
             done = run_downloader(*command)
-            assert (done.returncode, list(place.iterdir())) == (4, []), done
-            assert "is empty, and has been since before this job began" in done.stderr
+            assert (done.returncode, sorted(place.rglob("*"))) == (4, before), done
+            state = "has none of its files" if below else "is empty"
+            assert f"{place} {state}, and is as it was before this job began" in done.stderr
         with bound(there, place):
             assert run_downloader(*check).returncode == 0
             assert json.loads(run_downloader(*argv).stdout)["skipped"] == 20
             assert run_downloader(*check).returncode == 0
         # Moved, copied: another inode and other times of the directory. Then emptied, then made anew.
-        place.rmdir()
+        shutil.rmtree(place)
         shutil.copytree(there, place)
         assert run_downloader(*check).returncode == 0
         shutil.rmtree(place)
@@ -772,6 +783,49 @@ def test_destination_whose_disk_is_not_mounted(run_downloader: Run, tmp_path: Pa
         for path in place.iterdir():
             path.unlink()
         assert run_downloader(*check).returncode == 1
+
+
+def test_destination_whose_files_were_all_kept_is_the_right_one(
+    run_downloader: Run, tmp_path: Path
+) -> None:
+    """The job has changed nothing in it."""
+    dest, journal = tmp_path / "d", tmp_path / "j"
+    dest.mkdir()
+    source = tmp_path / "list.txt"
+    with Server(files={f"{n}": ok(b"%d" % n) for n in range(30)}) as server:
+        source.write_text("".join(f"{server.url}/get/{n}\n" for n in range(30)))
+        for n in range(30):
+            (dest / f"{n}").write_bytes(b"%d" % n)
+        argv = (source, "-o", dest, "--journal", journal, "--existing", "keep", "--json")
+        for _ in range(2):
+            done = run_downloader(*argv)
+            assert (done.returncode, json.loads(done.stdout)["skipped"]) == (0, 30), done
+        assert run_downloader("verify", dest, "--journal", journal).returncode == 0
+
+
+def test_destination_of_a_killed_run_that_is_not_there(
+    run_downloader: Run, start: Callable[..., Job], tmp_path: Path
+) -> None:
+    """What only the ledger of a worker has as stored is not lost in silence, either."""
+    dest, journal, away = tmp_path / "d", tmp_path / "j", tmp_path / "away"
+    gate = threading.Event()
+    files = {f"{n}": ok(b"%d" % n) for n in range(30)} | {"slow": [Until(gate), *ok(b"slow")]}
+    with Server(files=files) as server:
+        source = tmp_path / "list.txt"
+        source.write_text("".join(f"{server.url}/get/{n}\n" for n in [*range(30), "slow"]))
+        argv = (source, "-o", dest, "--journal", journal, "--json")
+        job = start(*argv)
+        job.until(lambda: len(list(dest.glob("*"))) == 30)
+        os.killpg(job.process.pid, signal.SIGKILL)
+        job.wait()
+        dest.rename(away)
+        gate.set()
+        done = run_downloader(*argv)
+        assert (done.returncode, "is not there, and this job has stored files" in done.stderr) == (4, True)
+        assert not dest.exists()
+        away.rename(dest)
+        report = json.loads(run_downloader(*argv).stdout)
+        assert report["stored"] + report["skipped"] == 31
 
 
 @pytest.mark.parametrize("emptied", [False, True])
@@ -804,7 +858,7 @@ def test_job_of_a_version_that_did_not_record_when_it_began(
         else:
             with bound(aside, dest):
                 done = run_downloader(*check)
-                assert (done.returncode, "has been since before this job began" in done.stderr) == (4, True)
+                assert (done.returncode, "is as it was before this job began" in done.stderr) == (4, True)
 
 
 def test_lost_disk_can_be_told_to_be_lost(run_downloader: Run, tmp_path: Path) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import shutil
 import signal
+import sqlite3
 import struct
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +25,7 @@ from downloader.core.item_states import FOREIGN, REPLACED, SKIPPED, ItemStates
 from downloader.files.directory import open_home
 from downloader.messages import Failure
 from downloader.sinks.shards.files import SealedShard, read_sealed, seal, sealed_path
+from downloader.storage.schema import row_sum
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 Start = Callable[..., Job]
@@ -77,6 +81,98 @@ def test_outcome_of_another_shard_and_of_a_flipped_bit(tmp_path: Path) -> None:
         plain = {"marks": ItemStates(2).packed(), "failures": [LOST]}  # of an earlier version
         sealed_path(home, 5).write(msgspec.msgpack.encode(plain))
         assert read_sealed(home, 5) is not None
+
+
+@contextmanager
+def changed(journal: Path) -> Iterator[sqlite3.Connection]:
+    with contextlib.closing(sqlite3.connect(journal)) as database, database:
+        database.create_function("row_sum", -1, row_sum)
+        yield database
+
+
+def refused(run_downloader: Run, *argv: object) -> None:
+    """See that whatever looks at the journal says that it is damaged, and changes nothing."""
+    dest = Path(str(argv[argv.index("-o") + 1]))
+    before = sorted(dest.glob("*"))
+    for command in (("status", dest), ("verify", dest), argv):
+        done = run_downloader(*command)
+        assert (done.returncode, "is damaged" in done.stderr) == (4, True), (command, done)
+        assert len(done.stderr.strip().splitlines()) == 1, done
+    assert sorted(dest.glob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "DELETE FROM shard WHERE number = 0",
+        "DELETE FROM shard WHERE number = 1",
+        "DELETE FROM shard WHERE number = 2",
+        "UPDATE shard SET number = -1, sum = row_sum(-1, seq, done) WHERE number = 0",
+        "UPDATE shard SET number = 7, sum = row_sum(7, seq, done) WHERE number = 2",
+        "UPDATE shard SET done = 5, sum = row_sum(number, seq, 5)",
+        "UPDATE shard SET seq = 0, sum = row_sum(number, 0, done)",
+    ],
+)
+def test_journal_that_does_not_know_all_shards(change: str, run_downloader: Run, tmp_path: Path) -> None:
+    """They would be published again, beside those that are there."""
+    with Server(default=lambda request: ok(request.target.encode())) as server:
+        source = tmp_path / "l.txt"
+        source.write_text("".join(f"{server.url}/{number}\n" for number in range(6)))
+        argv = (source, "-o", tmp_path / "d", "--store", "tar", "--shard-files", 2)
+        assert run_downloader(*argv).returncode == 0
+        with changed(tmp_path / "d" / ".downloader" / "journal.sqlite") as database:
+            assert database.execute(change).rowcount
+        refused(run_downloader, *argv)
+
+
+def test_journal_that_knows_no_shard(run_downloader: Run, tmp_path: Path) -> None:
+    """Only what knows that the job is one of shards can say that they are missing."""
+    with Server(default=lambda request: ok(request.target.encode())) as server:
+        source = tmp_path / "l.txt"
+        source.write_text("".join(f"{server.url}/{number}\n" for number in range(6)))
+        argv = (source, "-o", tmp_path / "d", "--store", "tar", "--shard-files", 2)
+        assert run_downloader(*argv).returncode == 0
+        with changed(tmp_path / "d" / ".downloader" / "journal.sqlite") as database:
+            database.execute("DELETE FROM shard")
+        for command in (("verify", tmp_path / "d"), argv):
+            done = run_downloader(*command)
+            assert (done.returncode, "is damaged" in done.stderr) == (4, True), (command, done)
+
+
+@pytest.mark.parametrize("name", ["sizes.json", "shards.json", "00001_stats.json", "00001.tar"])
+def test_what_has_another_size_is_not_read(name: str, run_downloader: Run, tmp_path: Path) -> None:
+    """A sparse file of a terabyte: nobody would see the end of it."""
+    with Server(default=lambda request: ok(request.target.encode())) as server:
+        source, dest = tmp_path / "l.txt", tmp_path / "d"
+        source.write_text("".join(f"{server.url}/{number}\n" for number in range(6)))
+        argv = (source, "-o", dest, "--store", "tar", "--shard-files", 2)
+        assert run_downloader(*argv).returncode == 0
+        before = {path.name: path.read_bytes() for path in dest.glob("*.*") if path.is_file()}
+        (dest / name).unlink()
+        with open(dest / name, "xb") as file:
+            os.truncate(file.fileno(), 1 << 40)
+        assert run_downloader("verify", dest).returncode == 1
+        done = run_downloader(*argv)
+        assert done.returncode == 0, done
+        after = {path.name: path.stat().st_size for path in dest.glob("*.*") if path.is_file()}
+        assert after.keys() == before.keys()
+        assert after[name] < 1 << 20
+        assert run_downloader("verify", dest).returncode == 0
+
+
+@pytest.mark.parametrize("value", ["x", "-5", "1" * 5000, "1e3", " 1", "\u0661"])
+@pytest.mark.parametrize("key", ["doubtful", "relisted"])
+def test_what_a_journal_has_as_a_number_is_none(
+    key: str, value: str, run_downloader: Run, tmp_path: Path
+) -> None:
+    with Server(default=lambda request: ok(request.target.encode())) as server:
+        source = tmp_path / "l.txt"
+        source.write_text(f"{server.url}/1\n")
+        argv = (source, "-o", tmp_path / "d")
+        assert run_downloader(*argv).returncode == 0
+        with changed(tmp_path / "d" / ".downloader" / "journal.sqlite") as database:
+            database.execute("REPLACE INTO job VALUES (?, ?, row_sum(?, ?))", (key, value, key, value))
+        refused(run_downloader, *argv)
 
 
 def held(opened: Event, asked: Event, *numbers: int) -> Callable[[Request], Answer]:

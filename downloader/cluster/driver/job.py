@@ -67,8 +67,9 @@ def run_cluster(config: Config) -> Finished:
                 f"{home.directory.root} has no plan, so nothing to retry; leave out --retry-failed"
             )
         # What is a DEST on each node, or a bucket, cannot be looked at from here.
-        if found is not None and not (apart or config.restart) and home.directory.has_stored():
-            check_mounted(config.output, found.began_ns)
+        stored = 0 if found is None or apart or config.restart else home.directory.count_stored()
+        if found is not None and stored:
+            check_mounted(config.output, found.began_ns, stored)
         check_place(config)
         if config.restart or found is None:
             config.sink_kind.check_begin(config)

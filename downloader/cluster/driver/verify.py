@@ -142,8 +142,8 @@ class _Verifying:
     def run(self, quiet: bool) -> Verified:
         """Compare everything; write down what differs."""
         with contextlib.closing(HeldRoot(self._output)) as self._held:
-            if self._plan.began_ns and self._directory.has_stored():
-                check_mounted(self._output, self._plan.began_ns)
+            if self._plan.began_ns and (stored := self._directory.count_stored()):
+                check_mounted(self._output, self._plan.began_ns, stored)
             return self._run(quiet)
 
     def _run(self, quiet: bool) -> Verified:

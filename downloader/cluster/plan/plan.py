@@ -263,9 +263,9 @@ class PlanDirectory:
         for found in self.files.read_all("done", ".json"):
             yield self._decoded(*found, SliceRecord)
 
-    def has_stored(self) -> bool:
-        """Return whether a slice that is done has stored anything."""
-        return any(done.report.stored + done.report.skipped for done in self.records())
+    def count_stored(self) -> int:
+        """Return how many files the slices have that are done."""
+        return sum(done.report.stored + done.report.skipped for done in self.records())
 
     def done(self, name: str) -> SliceRecord | None:
         """Return the record of a slice, None if it is not done."""

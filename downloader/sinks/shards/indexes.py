@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -34,6 +35,7 @@ __all__ = ["Compared", "Indexed", "index_lines", "sizes_lines", "write_indexes",
 _encode = msgspec.json.Encoder().encode
 _LONGEST_NOTE = 1000
 _DUE = b" to be written again\n"
+_MD5_LENGTH = 32
 _MOST_DIGESTS = 8  # of runs that were killed one after the other
 
 
@@ -353,20 +355,20 @@ def _write(
     Raises DestinationError, OSError.
     """
     path, target = directory / f".downloader-{name}", directory / name
-    digest = hashlib.md5(usedforsecurity=False)
+    digest, size = hashlib.md5(usedforsecurity=False), 0
     try:
         with path.writer(0o666) as file:
             for line in content:
                 digest.update(line)
-                file.write(line)
+                size += file.write(line)
         if home is None:
             path.rename(name)  # from where it is put into a bucket
             return False
         known = _Known(home, name)
         # Before it has the name: a run that is killed then finds that it is ours.
-        known.add(digest.hexdigest())
+        known.add(digest.hexdigest(), size)
         replaced = give_name(path, target, str(directory), existing, known.has)
-        known.only(digest.hexdigest())
+        known.only(digest.hexdigest(), size)
         return replaced
     except BaseException:
         with contextlib.suppress(OSError):
@@ -375,33 +377,43 @@ def _write(
 
 
 class _Known:
-    """The MD5s of the files that this job has written, or is about to write, under the name of an index."""
+    """The files that this job has written, or is about to write, under the name of an index.
+
+    The note has the MD5 and the size of each; earlier versions wrote MD5s alone, and take sizes for further
+    ones.
+    """
 
     def __init__(self, home: Directory, name: str) -> None:
         self._note = home / f"{name}.md5"
+        self._files: list[tuple[str, int]] = []
         try:
-            self._digests = self._note.read(_LONGEST_NOTE).decode("ascii", "replace").split()
+            words = self._note.read(_LONGEST_NOTE).decode("ascii", "replace").split()
         except UnsafeFile:
             raise
         except OSError:
-            self._digests = []
+            return
+        for word, following in zip(words, [*words[1:], ""], strict=True):
+            if len(word) == _MD5_LENGTH:
+                self._files.append((word, int(following) if following.isdecimal() else -1))
 
-    def add(self, digest: str) -> None:
-        """Note that a file with this MD5 is about to be written."""
-        self._keep([*self._digests[-_MOST_DIGESTS:], digest])
+    def add(self, digest: str, size: int) -> None:
+        """Note that a file with this MD5 and size is about to be written."""
+        self._keep([*self._files[-_MOST_DIGESTS:], (digest, size)])
 
-    def only(self, digest: str) -> None:
+    def only(self, digest: str, size: int) -> None:
         """Note that it has been written, in place of all others."""
-        self._keep([digest])
+        self._keep([(digest, size)])
 
-    def _keep(self, digests: list[str]) -> None:
-        self._digests = digests
-        self._note.write("\n".join(digests).encode())
+    def _keep(self, files: list[tuple[str, int]]) -> None:
+        self._files = files
+        self._note.write("\n".join(f"{digest} {size}" for digest, size in files).encode())
 
     def has(self, target: Entry) -> bool:
-        """Return whether the file ``target`` is one of them."""
+        """Return whether the file ``target`` is one of them; one that may be is read."""
         try:
             with target.reader() as file:
-                return md5_of_file(file) in self._digests
+                size = os.fstat(file.fileno()).st_size
+                digests = [digest for digest, known in self._files if known in (size, -1)]
+                return bool(digests) and md5_of_file(file) in digests
         except UnsafeFile:
             return False
