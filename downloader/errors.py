@@ -95,8 +95,8 @@ class FetchError(Exception):
     attempt took, redirects included. ``origin`` is the host that failed, where a redirect led to another
     host than the file's. ``wire`` is how many of the requests the pipelined client sent. ``permanent``: no
     further attempt can succeed, whatever ``FAILURES`` says about the code. ``unreachable``: no packet came
-    back in all of --connect-timeout. ``sets_cookie``: the name of the first cookie that the refusal
-    sets, "" for none, where nobody has read it yet.
+    back in all of --connect-timeout. ``sets_cookie``: which cookie the refusal changes first
+    (``core.set_cookie.cookie_change``), "" for none, where nobody has read it yet.
     ``cookie_came``: by now there is a cookie for the request that it was sent without, by its name;
     ``cookie_renewed``: by now it has other cookies, whatever their names.
     """

@@ -12,6 +12,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from numbers import Integral, Real
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -335,12 +336,18 @@ def _check_types(config: Config) -> None:
     """
     for name, kind in _types().items():
         given = getattr(config, name)
-        value = _plain(given)
+        try:
+            value = _plain(given)
+        except RecursionError:
+            raise ConfigError(f"Config.{name}: nested too deep") from None
         # Of others than these, the conversion says what they are.
         if get_origin(kind) is dict and not isinstance(given, (Mapping, str, bytes, list, tuple)):
             raise ConfigError(f"Config.{name}: {type(given).__name__} is no dict")
         if isinstance(given, os.PathLike) and (name == "source" or name in PATHS):
-            value = os.fsdecode(given)
+            try:
+                value = os.fsdecode(given)
+            except TypeError as error:
+                raise ConfigError(f"Config.{name}: {error}") from None
             if name == "cacert" and value == SYSTEM:
                 value = os.path.join(os.curdir, value)  # a path is never the word
         try:
@@ -356,9 +363,15 @@ def _check_types(config: Config) -> None:
 
 
 def _plain(given: Any) -> Any:
-    """Return ``given`` with each text as a plain str: one of a class of its own cannot be encoded."""
+    """Return ``given`` with each text and number as a plain one: of another class it cannot be encoded."""
     if isinstance(given, str):
         return given if type(given) is str else str.__str__(given)
+    if getattr(given, "ndim", None) == 0 and hasattr(given, "item"):
+        return given.item()  # of numpy
+    if isinstance(given, Integral) and not isinstance(given, bool):
+        return int(given)
+    if isinstance(given, Real) and not isinstance(given, bool):
+        return float(given)
     if type(given) in (tuple, list):
         return type(given)(map(_plain, given))
     if type(given) is dict:

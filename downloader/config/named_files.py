@@ -7,10 +7,10 @@ with the same content. The list of URLs is not among them; it may be huge, and o
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import msgspec
 
+from downloader.config.small_files import read_small
 from downloader.config.system_authorities import SYSTEM, read_system_authorities
 from downloader.core.netrc import Login, parse_netrc
 from downloader.errors import ConfigError
@@ -43,7 +43,7 @@ def read_pem(option: str, path: str) -> bytes:
     Raises ConfigError where it cannot be read or is not in PEM format.
     """
     try:
-        content = Path(path).read_bytes()
+        content = read_small(path)
     except OSError as error:
         # No colon after --key, or after a path that ends in "-key": the text after it would be redacted.
         raise ConfigError(f"{option} {path} cannot be read ({error.strerror})") from None
@@ -71,8 +71,8 @@ def read_netrc(path: str) -> dict[str, tuple[Login, ...]]:
     """Return the logins of a netrc by host, for ``core.netrc.login_for``. Raises ConfigError."""
     try:
         # Bytes that are not UTF-8 are sent as they are.
-        return parse_netrc(Path(path).read_bytes().decode("utf-8", "surrogateescape"))
-    except OSError:
-        raise ConfigError(f"--netrc: {path} cannot be read") from None
+        return parse_netrc(read_small(path).decode("utf-8", "surrogateescape"))
+    except OSError as error:
+        raise ConfigError(f"--netrc: {path} cannot be read ({error.strerror})") from None
     except ValueError as error:
         raise ConfigError(f"--netrc: {path}, line {error}: not in the format of netrc") from None

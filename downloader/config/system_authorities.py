@@ -14,6 +14,7 @@ import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from downloader.config.small_files import read_small
 from downloader.errors import BootError, ConfigError
 from downloader.files.interpreter import interpreter
 
@@ -122,8 +123,7 @@ def _read_file(path: str, variable: str = "") -> bytes:
     Raises ConfigError.
     """
     try:
-        with open(path, "rb") as file:
-            return file.read()
+        return read_small(path)
     except OSError as error:
         if variable:
             raise ConfigError(

@@ -85,6 +85,16 @@ def cookie_name(line: str) -> str:
     return line.partition("=")[0].strip(_BLANKS)
 
 
+def cookie_change(line: str, now: int) -> str:
+    """Return which cookie ``line``, received at ``now``, changes: its name, behind ``;`` if it is deleted.
+
+    "" for none.
+    """
+    name, found = cookie_name(line), parse_set_cookie(line, now)
+    deleted = found is not None and found.expires is not None and found.expires <= now
+    return f";{name}" if deleted else name
+
+
 def _split(text: str) -> tuple[str, str, str]:
     name, equals, value = text.partition("=")
     return name.strip(_BLANKS), equals, value.strip(_BLANKS)

@@ -77,9 +77,9 @@ class WorkerCounts:
         self._cells = buffer.cast("d")
 
     def write(self, worker: int, row: Row) -> None:
-        """Write ``row``, that of ``worker``."""
+        """Write ``row``, that of ``worker``; when, last: others take a row that has it for whole."""
         at = self.place(worker)
-        for field, value in enumerate(row):
+        for field, value in reversed(list(enumerate(row))):
             self._cells[field * _ROWS + at] = value
 
     def withdraw(self, worker: int) -> None:

@@ -34,8 +34,9 @@ class Origin:
     ``proxy``: its URL, "" if there is none; ``forwarded``: the proxy forwards the requests instead of
     opening a tunnel. ``plain``: connections are a socket, or TLS on a socket, and not TLS within the TLS of
     a proxy. ``host``: its name or address. ``peer``: whom connections are opened to, with the port: it, or
-    its proxy. ``has_extra_headers``: some requests have headers of their own. ``vain_cookies``: names of
-    those that its refusals set and that are not kept, as they are deleted, or for others. ``serves``: the
+    its proxy. ``has_extra_headers``: some requests have headers of their own. ``vain_cookies``: what
+    its refusals change (``core.set_cookie.cookie_change``) without leaving a cookie: they delete one, or
+    set one for others. ``serves``: the
     pipelined client, which sends no cookies, has got a file of it. ``vain_tries``: how
     often a file was refused in the end although it was requested with each cookie that came, by the code of
     the failure and whether that was one of another name; None before the first. ``lets_in``: one was not
@@ -108,10 +109,10 @@ class Origin:
                 {tried: count for tried, count in self.vain_tries.items() if tried[0] in NOT_THERE}
             )
 
-    def note_vain(self, names: Iterable[str]) -> None:
-        """Note that cookies of ``names``, which a refusal has set, are not kept."""
+    def note_vain(self, changes: Iterable[str]) -> None:
+        """Note that ``changes`` of cookies by a refusal have left none."""
         if len(self.vain_cookies) < _MAX_VAIN:
-            self.vain_cookies |= set(names)
+            self.vain_cookies |= set(changes)
 
     @property
     def sends_cookies(self) -> bool:

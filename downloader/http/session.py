@@ -17,6 +17,7 @@ patching.require()
 import ssl
 from base64 import b64encode
 from functools import lru_cache, partial
+from time import time
 from urllib.parse import urlsplit
 
 import requests
@@ -31,7 +32,7 @@ from downloader.config.config import Config
 from downloader.core.netrc import login_for
 from downloader.core.no_proxy import parse_no_proxy
 from downloader.core.robots import product_token
-from downloader.core.set_cookie import cookie_name
+from downloader.core.set_cookie import cookie_change, cookie_name
 from downloader.core.urls import login_of, sent_url
 from downloader.errors import FetchError
 from downloader.http.connection_pool import ConnectionBudget, pool_classes
@@ -256,8 +257,10 @@ class HttpSession(requests.Session):
                 newer = changed_names(cookies, now)
                 lines = [line for line in lines if cookie_name(line) not in newer]
             self.kept_cookies.take(_seen_url(origin, url), lines)
-            if response.status >= 400 and not origin.sends_cookies:
-                origin.note_vain(map(cookie_name, lines))
+            if origin.sends_cookies:
+                origin.vain_cookies = frozenset()  # another value of the same name may be kept as well
+            elif response.status >= 400:
+                origin.note_vain(cookie_change(line, int(time())) for line in lines)
         return response
 
     def try_elsewhere(self, key: str) -> None:

@@ -22,7 +22,15 @@ from downloader.sources.registry import source_kind
 from downloader.storage import known_names as known
 from downloader.storage import known_records, record_spool
 from downloader.storage.fsync import boot_id, syncfs
-from downloader.storage.homes import PLAN, forget, has_journal, make_directory, make_home
+from downloader.storage.homes import (
+    PLAN,
+    forget,
+    has_journal,
+    home_of,
+    make_directory,
+    make_home,
+    removed_if_refused,
+)
 from downloader.storage.job_agreement import JobAgreement, has_shards
 from downloader.storage.journal import NAME as JOURNAL
 from downloader.storage.journal import Journal
@@ -67,6 +75,7 @@ class Destination:
         if not has_journal(config):
             self._check_new()
         with contextlib.ExitStack() as opened:
+            opened.enter_context(removed_if_refused(home_of(config.journal_root)))
             if self._apart or config.is_bucket:
                 self.home = opened.enter_context(make_home("--journal", config.journal))
             else:

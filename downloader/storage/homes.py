@@ -22,7 +22,16 @@ from downloader.sinks.registry import forget_staged
 from downloader.storage.journal import NAME as JOURNAL
 from downloader.storage.journal import Journal
 
-__all__ = ["PLAN", "begun_here", "forget", "has_journal", "home_of", "make_directory", "make_home"]
+__all__ = [
+    "PLAN",
+    "begun_here",
+    "forget",
+    "has_journal",
+    "home_of",
+    "make_directory",
+    "make_home",
+    "removed_if_refused",
+]
 
 
 def home_of(root: str) -> Path:
@@ -78,21 +87,44 @@ def _check_writable(directory: Path) -> None:
 
 
 @contextlib.contextmanager
+def removed_if_refused(home: Path) -> Iterator[None]:
+    """Remove what the block makes of ``home`` and its path, but for files, if it raises ConfigError."""
+    missing = _missing(home)
+    try:
+        yield
+    except ConfigError:
+        with contextlib.suppress(OSError):
+            if home in missing and os.listdir(home) == ["lock"]:
+                (home / "lock").unlink()
+        _remove(missing)
+        raise
+
+
+@contextlib.contextmanager
 def _made(option: str, root: Path, directory: Path) -> Iterator[None]:
     """Raise what says why ``directory`` of ``root``, which ``option`` names, cannot be made or written.
 
     What was made of its path is then removed again.
     """
-    missing = [path for path in (directory, *directory.parents) if not os.path.lexists(path)]
+    missing = _missing(directory)
     try:
         yield
     except BaseException as error:
-        for path in missing:
-            with contextlib.suppress(OSError):
-                path.rmdir()
+        _remove(missing)
         if isinstance(error, OSError):
             raise _unfit(option, root, directory, error, new=bool(missing)) from error
         raise
+
+
+def _missing(directory: Path) -> list[Path]:
+    """Return what is to be made of the path of ``directory``, the innermost first."""
+    return [path for path in (directory, *directory.parents) if not os.path.lexists(path)]
+
+
+def _remove(directories: list[Path]) -> None:
+    for path in directories:
+        with contextlib.suppress(OSError):  # it has something by now
+            path.rmdir()
 
 
 def _unfit(
@@ -116,8 +148,8 @@ def _unfit(
     if isinstance(error, (FileExistsError, NotADirectoryError)):
         part = next((each for each in reversed((directory, *directory.parents)) if each.is_file()), root)
         return ConfigError(f"{named}: {part} is a file, not a directory; choose another one")
-    if error.errno == errno.ENOENT and new:
-        return ConfigError(f"{named}: no directory can be made in {at}; choose another directory")
+    if error.errno == errno.ENOENT and (new or directory.is_dir()):
+        return ConfigError(f"{named}: nothing can be made in {at}; choose another directory")
     if isinstance(error, PermissionError):
         return ConfigError(f"{named}: {error.strerror}; choose a directory you may write to")
     if error.errno == errno.EROFS:

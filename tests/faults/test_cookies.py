@@ -192,6 +192,38 @@ def test_what_stays_refused_with_a_cookie_fails(
         assert len(refused) < 100
 
 
+@pytest.mark.parametrize("how", [(), ("--pipeline", "off"), ("--lane", "requests")], ids="-".join)
+@pytest.mark.parametrize("code", [401, 403, 404, 410])
+@pytest.mark.parametrize("kind", ["sessions that end", "forbidden pages"])
+def test_a_refusal_that_deletes_a_cookie(
+    kind: str, code: int, how: tuple[str, ...], tmp_path: Path
+) -> None:
+    """A later one that sets the same cookie lets in: sessions are ended like that."""
+    given, uses = itertools.count(1), {}  # type: itertools.count[int], dict[str, int]
+    forbidden = range(10) if kind == "forbidden pages" else range(0)
+    delete = "Set-Cookie: s=; Path=/; Max-Age=0"
+
+    def answer(request: Request) -> list[Step]:
+        sent = (request.header("Cookie") or "").partition("s=")[2]
+        if int(request.target[1:]) in forbidden:
+            return status(403, delete, "Connection: keep-alive", body=b"no")
+        if sent in uses and (forbidden or uses[sent] < 40):
+            uses[sent] += 1
+            return ok(b"body")
+        if sent and not forbidden:
+            return status(code, delete, "Connection: keep-alive", body=b"no")
+        session = f"v{next(given)}"
+        uses[session] = 0
+        return status(code, f"Set-Cookie: s={session}; Path=/", "Connection: keep-alive", body=b"no")
+
+    with Server(default=answer) as server:
+        urls = [f"{server.url}/{number}" for number in range(400)]
+        command = ("--workers", "1", "--per-host", "8", *how)
+        result = download("-", tmp_path / "d", *command, stdin="\n".join(urls))
+        assert result.codes == {str(number): "http-403" for number in forbidden}
+        assert len(result.files) == 400 - len(forbidden)
+
+
 def _wall(cookies: list[str], code: int, at: dict[str, int]) -> Callable[[Request], list[Step]]:
     """Return a site that lets in who has all ``cookies``, and gives the next one with each refusal.
 

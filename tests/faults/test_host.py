@@ -157,9 +157,9 @@ def test_destination_that_is_a_file(server: DevServer, run_downloader: Run, tmp_
 
 # Where no directory can be made, and what is said of it; relative ones are in an own directory.
 UNFIT = {
-    "/proc/x": "no directory can be made in /proc; choose another directory",
-    "/proc/x/y": "no directory can be made in /proc; choose another directory",
-    "/proc": "no directory can be made in /proc; choose another directory",
+    "/proc/x": "nothing can be made in /proc; choose another directory",
+    "/proc/x/y": "nothing can be made in /proc; choose another directory",
+    "/proc": "nothing can be made in /proc; choose another directory",
     "/sys/x": "Operation not permitted; choose a directory you may write to",
     "/dev/null": "/dev/null is a file, not a directory",
     "file/x/y": "file is a file, not a directory",
@@ -176,7 +176,7 @@ UNFIT = {
 
 
 @pytest.mark.parametrize("dest", UNFIT, ids=lambda each: each[:12] or "empty")
-@pytest.mark.parametrize("option", ["-o", "--journal"])
+@pytest.mark.parametrize("option", ["-o", "--journal", "-o beside --journal"])
 def test_what_cannot_be_a_directory_is_refused(
     option: str, dest: str, run_downloader: Run, tmp_path: Path
 ) -> None:
@@ -190,7 +190,9 @@ def test_what_cannot_be_a_directory_is_refused(
     with tmpfs(tmp_path / "ro", "1m"):
         subprocess.run(["mount", "-o", "remount,ro", tmp_path / "ro"], check=True)
         before = sorted(tmp_path.iterdir())
-        argv = ("-o", dest) if option == "-o" else ("-o", "there", "--store", "tar", "--journal", dest)
+        argv = ("-o", "there", "--store", "tar", "--journal", dest)
+        if option != "--journal":
+            argv = ("-o", dest, *(("--journal", "new/j") if "beside" in option else ()))
         done = run_downloader("list.txt", *argv, "--retries", 0, cwd=tmp_path)
         assert (done.returncode, done.stdout) == (2, ""), done.stderr
         assert UNFIT[dest] in one_line(done.stderr, "error")

@@ -117,6 +117,8 @@ def test_help_is_readable(run_downloader: Run) -> None:
             "--cacert nope.pem cannot be read (No such file or directory)",
         ),
         (["http://127.0.0.1:1", "-o", "d", "--cacert", "binary.txt"], "not in PEM format"),
+        (["http://127.0.0.1:1", "-o", "d", "--cacert", "/dev/zero"], "it has more than 64 MiB"),
+        (["http://127.0.0.1:1", "-o", "d", "--cert", "/dev/zero"], "it has more than 64 MiB"),
         (
             ["http://127.0.0.1:1", "-o", "d", "--cert", "a.pem", "--key", "my-key"],
             "--key my-key cannot be read",

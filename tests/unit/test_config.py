@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import math
 import os
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -270,9 +272,61 @@ def test_text_of_a_class_of_its_own_is_taken_as_plain_text(tmp_path: Path) -> No
     assert type(config.headers[0][1]) is str
 
 
+class Number(enum.IntEnum):
+    TWO = 2
+
+
+class Real(float):
+    """As numpy's float64 is."""
+
+
+class Scalar:
+    """As numpy's int64 and bool_ are, which are no subclasses of Python's."""
+
+    ndim = 0
+
+    def __init__(self, value: object) -> None:
+        self._value = value
+
+    def item(self) -> object:
+        return self._value
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("workers", Number.TWO, 2),
+        ("workers", Scalar(2), 2),
+        ("backoff", Real(0.5), 0.5),
+        ("backoff", Fraction(1, 2), 0.5),
+        ("insecure", Scalar(True), True),
+        ("store_options", {"shard_files": Number.TWO}, {"shard_files": 2}),
+        ("store_options", {"shard_files": Scalar(2)}, {"shard_files": 2}),
+    ],
+)
+def test_numbers_of_another_class_are_taken_as_plain_ones(
+    name: str, value: Any, expected: object, tmp_path: Path
+) -> None:
+    given: dict[str, Any] = {"store": "tar", name: value}
+    config = Config(source="http://h/", output=str(tmp_path / "d"), **given)
+    found = getattr(config, name)
+    assert (found, type(found)) == (expected, type(expected))
+    assert getattr(Config.decode(config.encode()), name) == expected
+
+
+class NoPath:
+    def __fspath__(self) -> Any:
+        return 3
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
+        ("output", NoPath()),
+        ("layout", Real(1)),
+        ("workers", Scalar("x")),
+        ("workers", 2.5),
+        ("insecure", 2),
         ("source_options", range(3)),
         ("store_options", [("a", "b")]),
         ("proxies", "http://h"),
@@ -282,4 +336,11 @@ def test_text_of_a_class_of_its_own_is_taken_as_plain_text(tmp_path: Path) -> No
 )
 def test_values_that_are_of_no_use_are_named(name: str, value: Any, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=f"^Config.{name}: "):
-        Config(source="http://h/", output=str(tmp_path), **{name: value})
+        Config(**{"source": "http://h/", "output": str(tmp_path), name: value})
+
+
+def test_a_value_that_contains_itself_is_named(tmp_path: Path) -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    with pytest.raises(ConfigError, match=r"^Config\.layout: nested too deep"):
+        Config(source="http://h/", output=str(tmp_path), layout=endless)  # type: ignore[arg-type]

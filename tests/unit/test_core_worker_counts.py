@@ -37,3 +37,26 @@ def test_workers_are_one() -> None:
 def test_most_workers_must_be_full() -> None:
     assert together([ROW, ROW, ROW._replace(full=False)], 1001.0).full
     assert not together([ROW, ROW._replace(full=False)], 1001.0).full
+
+
+class Watched:
+    """Shared memory all of whose rows somebody reads before each write."""
+
+    def __init__(self) -> None:
+        self._buffer = memoryview(bytearray(WorkerCounts.SIZE))
+        self._cells = self._buffer.cast("d")
+        self.seen: list[dict[int, Row]] = []
+
+    def cast(self, kind: str) -> Watched:
+        return self
+
+    def __setitem__(self, at: int, value: float) -> None:
+        self.seen.append(WorkerCounts(self._buffer).living(1000.1))
+        self._cells[at] = value
+
+
+def test_a_row_counts_once_it_is_whole() -> None:
+    """Nobody waits for whoever writes it: a limit of 0 connections would be taken over."""
+    watched = Watched()
+    WorkerCounts(watched).write(7, ROW)  # type: ignore[arg-type]
+    assert watched.seen == [{}] * len(ROW)
