@@ -157,17 +157,23 @@ def meeting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Meeting]:
 
 @pytest.fixture
 def said(run: Callable[..., Answer], meeting: Meeting, tmp_path: Path) -> Callable[..., Answer]:
-    """Measure a program that makes three requests, then diagnose it.
+    """Measure a program that makes ``many`` requests, then diagnose it.
 
-    ``most``: the requests that must have waited at once.
+    ``most``: the requests that must have waited at once. Of three greenlets it is not said that all share
+    what they wait for.
     """
 
     def ask(
-        argv: Sequence[object], most: int | None, *options: object, port: int = 0, verdict: str = ""
+        argv: Sequence[object],
+        most: int | None,
+        *options: object,
+        port: int = 0,
+        verdict: str = "",
+        many: int = 3,
     ) -> Answer:
         if most is not None:
-            assert meeting.of(3, argv, tmp_path, port, PORT=str(port)) == most
-        env = {"URL": meeting.url, "REQUESTS": "3", "PORT": str(port)}
+            assert meeting.of(many, argv, tmp_path, port, PORT=str(port)) == most
+        env = {"URL": meeting.url, "REQUESTS": str(many), "PORT": str(port)}
         answer = run("--json", *options, "--", *argv, env=env)
         meant: dict[int | None, str] = {3: "concurrent", 1: "serialized", 0: "error"}
         verdict = verdict or meant[most]

@@ -111,7 +111,7 @@ session.mount("https://", requests.adapters.HTTPAdapter(pool_maxsize=1, pool_blo
 @app.task"""
     text = TASKS.replace("@app.task", shared.lstrip()).replace("requests.get", "session.get")
     write("tasks", text)
-    answer = said([python, *CELERY, "-P", "gevent"], 1)
+    answer = said([python, *CELERY, "-P", "gevent"], 1, many=5)
     assert answer.cause == ("pool-of-one", "tasks.py:14")
 
 
@@ -156,7 +156,7 @@ def test_locust(said, write, python):
 
 def test_locust_whose_users_share_a_pool(said, write, python):
     write("locustfile", LOCUST + POOL)
-    answer = said([python, *HEADLESS], 1)
+    answer = said([python, *HEADLESS, "-u", "5", "-r", "5"], 1, many=5)
     assert answer.cause == ("pool-of-one", "locustfile.py:19")
 
 
@@ -250,7 +250,7 @@ def hook(response):
 client.event_hooks = {"response": [hook]}
 """
     write("app", PATCH + START + HTTPX + hook + SPAWN)
-    answer = said([python, "app.py"], None, verdict="serialized")
+    answer = said([python, "app.py"], None, verdict="serialized", many=5)
     assert answer.cause == ("blocking-call", "app.py:19")
 
 
@@ -311,7 +311,7 @@ def test_client_that_is_not_patched(said, write, python, client):
 )
 def test_client_with_one_connection(said, write, python, client):
     write("app", PATCH + START + client + SPAWN)
-    answer = said([python, "app.py"], 1)
+    answer = said([python, "app.py"], 1, many=5)
     assert answer.cause == ("pool-of-one", "app.py:11")
 
 

@@ -839,6 +839,23 @@ KNOWN = (
         ),
     ),
     Mutant(
+        "a cookie that was deleted is never heeded again",
+        "a site ends a session by deleting its cookie: most files behind it are lost",
+        "cookie_change",
+        "found is not None and found.expires is not None and (found.expires <= now)",
+        "False",
+        ("tests/faults/test_cookies.py::test_a_refusal_that_deletes_a_cookie[forbidden pages-403-]",),
+        more=(Replacement("HttpSession.get_file", "frozenset()", "origin.vain_cookies"),),
+    ),
+    Mutant(
+        "the row of a worker counts while it is written",
+        "another worker takes a limit of 0 connections over, and ends the run",
+        "WorkerCounts.write",
+        "reversed(list(enumerate(row)))",
+        "enumerate(row)",
+        ("tests/unit/test_core_worker_counts.py::test_a_row_counts_once_it_is_whole",),
+    ),
+    Mutant(
         "cookies of a refusal are thrown away",
         "a site that sets its session with a 503 and then lets in loses every file",
         "PipelinedClient._failed",
