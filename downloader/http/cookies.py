@@ -26,9 +26,9 @@ import requests
 from cachetools import LRUCache
 from requests.cookies import MockRequest, create_cookie, get_cookie_header
 
-from downloader.core.set_cookie import SetCookie, parse_set_cookie
+from downloader.core.set_cookie import SetCookie, cookie_change, parse_set_cookie
 
-__all__ = ["Cookies", "changed_names", "cookie_line", "what_came"]
+__all__ = ["Cookies", "change_of", "changed_names", "cookie_line", "what_came"]
 
 _PER_DOMAIN = 200
 _LARGEST = 8 << 10  # of one cookie with its attributes; curl and browsers keep 4 KiB of name and value
@@ -138,6 +138,11 @@ def what_came(sent: str, kept: str) -> tuple[bool, bool]:
         return False, False
     before, now = _pairs(sent), _pairs(kept)
     return bool(set(map(_name, now)).difference(map(_name, before))), before != now
+
+
+def change_of(line: str) -> str:
+    """See ``core.set_cookie.cookie_change``, of a line that is received now."""
+    return cookie_change(line, int(time()))
 
 
 def changed_names(sent: str, kept: str) -> set[str]:

@@ -17,7 +17,6 @@ patching.require()
 import ssl
 from base64 import b64encode
 from functools import lru_cache, partial
-from time import time
 from urllib.parse import urlsplit
 
 import requests
@@ -32,12 +31,12 @@ from downloader.config.config import Config
 from downloader.core.netrc import login_for
 from downloader.core.no_proxy import parse_no_proxy
 from downloader.core.robots import product_token
-from downloader.core.set_cookie import cookie_change, cookie_name
+from downloader.core.set_cookie import cookie_name
 from downloader.core.urls import login_of, sent_url
 from downloader.errors import FetchError
 from downloader.http.connection_pool import ConnectionBudget, pool_classes
 from downloader.http.content_coding import accepted
-from downloader.http.cookies import Cookies, changed_names, cookie_line, what_came
+from downloader.http.cookies import Cookies, change_of, changed_names, cookie_line, what_came
 from downloader.http.dns import Resolver
 from downloader.http.name_lookup import open_lookup
 from downloader.http.origin import Origin
@@ -260,7 +259,7 @@ class HttpSession(requests.Session):
             if origin.sends_cookies:
                 origin.vain_cookies = frozenset()  # another value of the same name may be kept as well
             elif response.status >= 400:
-                origin.note_vain(cookie_change(line, int(time())) for line in lines)
+                origin.note_vain(map(change_of, lines))
         return response
 
     def try_elsewhere(self, key: str) -> None:

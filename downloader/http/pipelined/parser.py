@@ -18,14 +18,13 @@ patching.require()
 
 from collections import deque
 from collections.abc import Callable
-from time import time
 from typing import Protocol
 
 import httptools
 
 from downloader.core.content_check import check_length
-from downloader.core.set_cookie import cookie_change
 from downloader.errors import DestinationError, FetchError
+from downloader.http.cookies import change_of
 from downloader.http.exceptions import PROXY_LOGIN, refusal
 from downloader.http.pipelined.header_shape import MAX_USUAL, HeaderShape, shape_of
 from downloader.http.response import STORED
@@ -294,7 +293,7 @@ class ResponseParser:
             value = fields.get(shape.retry_after)
             failed = refusal(status, value.decode("latin-1") if value is not None else None)
             if shape.set_cookie:
-                failed.sets_cookie = cookie_change(fields[shape.set_cookie].decode("latin-1"), int(time()))
+                failed.sets_cookie = change_of(fields[shape.set_cookie].decode("latin-1"))
             raise failed
         if status not in STORED:
             raise NeedsRequestsClient
