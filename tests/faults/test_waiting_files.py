@@ -94,10 +94,11 @@ def test_files_that_wait_do_not_delay_the_others(store: str, tmp_path: Path) -> 
         result = download("-", tmp_path / "d", *PATIENT, *stored_as(store), stdin=answers.listed(server))
     assert (result.exit, set(result.codes.values())) == (1, {"http-404"})
     assert bodies(tmp_path / "d", store) == WANTED
-    # Once, but for those by which the order of the server's answers was checked.
+    # Once, but for those by which the order of the server's answers was checked: up to 144 of the first
+    # windows, then one of each, and on a busy machine windows are of a few files.
     asked = [answers.asked[n] for n in range(FILES) if n % 10 != 3]
     assert set(asked) <= {1, 2}
-    assert sum(asked) <= len(asked) + CHECKS
+    assert sum(asked) <= len(asked) + CHECKS + len(asked) // 8
 
 
 @pytest.mark.parametrize(
