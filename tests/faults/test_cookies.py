@@ -6,12 +6,13 @@ import itertools
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 from servers import Certificates, Request, Server, Step, Until, download, listing, ok, redirect, status
 from servers.names import name_server
 
@@ -107,6 +108,20 @@ def site(tmp_path: Path) -> Iterator[tuple[int, tuple[str, ...]]]:
         yield plain.port, ("--dns-server", names, "--cacert", str(certificates.ca))
 
 
+def each_way(codes: Sequence[int]) -> list[ParameterSet]:
+    """Return each code with each way to fetch; slow where another code shows the same of that way."""
+    return [
+        pytest.param(
+            code,
+            how,
+            marks=pytest.mark.slow if how and code not in (403, 503) else (),
+            id="-".join((str(code), *how)),
+        )
+        for code in codes
+        for how in ((), ("--pipeline", "off"), ("--lane", "requests"))
+    ]
+
+
 @pytest.mark.parametrize("lane", LANES)
 def test_cookies_go_where_they_are_for(lane: str, tmp_path: Path) -> None:
     with site(tmp_path) as (port, options):
@@ -192,8 +207,7 @@ def test_what_stays_refused_with_a_cookie_fails(
         assert len(refused) < 100
 
 
-@pytest.mark.parametrize("how", [(), ("--pipeline", "off"), ("--lane", "requests")], ids="-".join)
-@pytest.mark.parametrize("code", [401, 403, 404, 410])
+@pytest.mark.parametrize(("code", "how"), each_way([401, 403, 404, 410]))
 @pytest.mark.parametrize("kind", ["sessions that end", "forbidden pages"])
 def test_a_refusal_that_deletes_a_cookie(
     kind: str, code: int, how: tuple[str, ...], tmp_path: Path
@@ -242,8 +256,7 @@ def _wall(cookies: list[str], code: int, at: dict[str, int]) -> Callable[[Reques
     return answer
 
 
-@pytest.mark.parametrize("how", [(), ("--pipeline", "off"), ("--lane", "requests")], ids="-".join)
-@pytest.mark.parametrize("code", [401, 403, 404, 410, 429, 503])
+@pytest.mark.parametrize(("code", "how"), each_way([401, 403, 404, 410, 429, 503]))
 @pytest.mark.parametrize("cookies", ["a=1 b=2", "a=1 b=2 c=3", "step=1 step=2 step=3"])
 def test_a_wall_of_several_cookies(cookies: str, code: int, how: tuple[str, ...], tmp_path: Path) -> None:
     """Whatever is in flight when the next one comes is requested again at no charge."""

@@ -844,7 +844,7 @@ KNOWN = (
         "cookie_change",
         "found is not None and found.expires is not None and (found.expires <= now)",
         "False",
-        ("tests/faults/test_cookies.py::test_a_refusal_that_deletes_a_cookie[forbidden pages-403-]",),
+        ("tests/faults/test_cookies.py::test_a_refusal_that_deletes_a_cookie[forbidden pages-403]",),
         more=(Replacement("HttpSession.get_file", "frozenset()", "origin.vain_cookies"),),
     ),
     Mutant(
@@ -877,7 +877,7 @@ KNOWN = (
         "Retries.lacked_cookie",
         "vain < _MAX_VAIN",
         "False",
-        ("tests/faults/test_cookies.py::test_a_wall_of_several_cookies[a=1 b=2 c=3-403-]",),
+        ("tests/faults/test_cookies.py::test_a_wall_of_several_cookies[a=1 b=2 c=3-403]",),
     ),
     Mutant(
         "a wall has cookies of different names",
@@ -885,7 +885,7 @@ KNOWN = (
         "what_came",
         "before != now",
         "False",
-        ("tests/faults/test_cookies.py::test_a_wall_of_several_cookies[step=1 step=2 step=3-403-]",),
+        ("tests/faults/test_cookies.py::test_a_wall_of_several_cookies[step=1 step=2 step=3-403]",),
     ),
     Mutant(
         "each value of a cookie may let in",
