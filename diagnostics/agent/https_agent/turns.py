@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from types import CodeType, FrameType
     from typing import Any, Dict, List, Optional, Set, Tuple
 
-LOCK, QUEUE, RESULT, JOIN, EVENT, SLEEP = "lock", "queue", "result", "join", "event", "sleep"
+LOCK, QUEUE, RESULT, EVENT, SLEEP = "lock", "queue", "result", "event", "sleep"
 SOME = 3  # greenlets that wait; fewer may be on the way
-TURNS = (LOCK, QUEUE, RESULT, JOIN)  # what is waited for where a turn is taken once
+TURNS = (LOCK, QUEUE, RESULT)  # what is waited for where a turn is taken once
 _IDLE = (QUEUE, EVENT, SLEEP)  # what idle workers do, too
 _LONGEST = 1.0  # seconds; who sleeps for longer does not poll for its turn
 _GREENLETS = 100  # that are looked at
@@ -167,8 +167,6 @@ def _wait(place, codes, variables, around):
         kind = SLEEP  # also where an event is to end it earlier
     if not kind:
         return None
-    if kind == JOIN and not codes & codes_of(outer):
-        return None  # services may run until the end
     if not frames.is_users(outer):
         # A package may have idle workers of its own, in functions that no request is made in.
         if kind != RESULT and not around & around_of(outer):
@@ -224,7 +222,7 @@ def _kind(place, outer):
             return RESULT
     inside = next((kind for name, kind in _KINDS if place.inside.endswith(name)), "")
     if not called:
-        return inside or JOIN  # compiled, as the end of a greenlet is waited for
+        return inside
     # A library may take a lock for what it calls: logging, for one of its handlers.
     name, file, _ = called[0]
     if file not in OF_LOCKS or name not in _TAKES:
@@ -338,9 +336,7 @@ def held(first, rest, moved, ended, shares, using):
     on has the same client; ``using``: how many have a client now.
     """
     if moved and (rest or using > 1):
-        joined = [each.at for each in first if each.kind == JOIN and not each.stays()]
-        rest = [each for each in rest if each.kind != QUEUE or (each.lent and shares)]
-        return [each for each in rest if each.kind != JOIN or each.at in joined]
+        return [each for each in rest if each.kind != QUEUE or (each.lent and shares)]
     if ended and not moved:
         return [each for each in first if each.turn]  # the others wait for something else
     # They still wait for the same request, or all have gone on faster than can be seen.
