@@ -243,9 +243,10 @@ def _verify_with(place: _Place, root: str, home: Directory, quiet: bool, *, read
             raise ConfigError(f"{root} has the journal of {job.output}, not of {output}; give that{remedy}")
         check_key(key_path(home), read_key(home), job.key, lambda: has_keyed(home) or journal.has_keyed())
         with contextlib.closing(HeldRoot(output)) as held:
-            stored = journal.tally(open_too=True).stored + count_left(home)
-            if job.output and stored:
-                check_mounted(output, job.began_ns, stored)
+            if job.output and not is_bucket(output):
+                stored = journal.tally(open_too=True).stored + count_left(home)
+                if stored:
+                    check_mounted(output, job.began_ns, stored)
             if not read_only:
                 try:
                     check = verifier(job.store, Path(output), job.layout)

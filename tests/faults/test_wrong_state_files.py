@@ -90,6 +90,17 @@ def changed(journal: Path) -> Iterator[sqlite3.Connection]:
         yield database
 
 
+@contextmanager
+def three_shards(run_downloader: Run, tmp_path: Path) -> Iterator[tuple[object, ...]]:
+    """Yield the arguments of a job that has stored six files in three shards."""
+    with Server(default=lambda request: ok(request.target.encode())) as server:
+        source = tmp_path / "l.txt"
+        source.write_text("".join(f"{server.url}/{number}\n" for number in range(6)))
+        argv = (source, "-o", tmp_path / "d", "--store", "tar", "--shard-files", 2)
+        assert run_downloader(*argv).returncode == 0
+        yield argv
+
+
 def refused(run_downloader: Run, *argv: object) -> None:
     """See that whatever looks at the journal says that it is damaged, and changes nothing."""
     dest = Path(str(argv[argv.index("-o") + 1]))
@@ -115,11 +126,7 @@ def refused(run_downloader: Run, *argv: object) -> None:
 )
 def test_journal_that_does_not_know_all_shards(change: str, run_downloader: Run, tmp_path: Path) -> None:
     """They would be published again, beside those that are there."""
-    with Server(default=lambda request: ok(request.target.encode())) as server:
-        source = tmp_path / "l.txt"
-        source.write_text("".join(f"{server.url}/{number}\n" for number in range(6)))
-        argv = (source, "-o", tmp_path / "d", "--store", "tar", "--shard-files", 2)
-        assert run_downloader(*argv).returncode == 0
+    with three_shards(run_downloader, tmp_path) as argv:
         with changed(tmp_path / "d" / ".downloader" / "journal.sqlite") as database:
             assert database.execute(change).rowcount
         refused(run_downloader, *argv)
@@ -127,11 +134,7 @@ def test_journal_that_does_not_know_all_shards(change: str, run_downloader: Run,
 
 def test_journal_that_knows_no_shard(run_downloader: Run, tmp_path: Path) -> None:
     """Only what knows that the job is one of shards can say that they are missing."""
-    with Server(default=lambda request: ok(request.target.encode())) as server:
-        source = tmp_path / "l.txt"
-        source.write_text("".join(f"{server.url}/{number}\n" for number in range(6)))
-        argv = (source, "-o", tmp_path / "d", "--store", "tar", "--shard-files", 2)
-        assert run_downloader(*argv).returncode == 0
+    with three_shards(run_downloader, tmp_path) as argv:
         with changed(tmp_path / "d" / ".downloader" / "journal.sqlite") as database:
             database.execute("DELETE FROM shard")
         for command in (("verify", tmp_path / "d"), argv):
@@ -142,11 +145,8 @@ def test_journal_that_knows_no_shard(run_downloader: Run, tmp_path: Path) -> Non
 @pytest.mark.parametrize("name", ["sizes.json", "shards.json", "00001_stats.json", "00001.tar"])
 def test_what_has_another_size_is_not_read(name: str, run_downloader: Run, tmp_path: Path) -> None:
     """A sparse file of a terabyte: nobody would see the end of it."""
-    with Server(default=lambda request: ok(request.target.encode())) as server:
-        source, dest = tmp_path / "l.txt", tmp_path / "d"
-        source.write_text("".join(f"{server.url}/{number}\n" for number in range(6)))
-        argv = (source, "-o", dest, "--store", "tar", "--shard-files", 2)
-        assert run_downloader(*argv).returncode == 0
+    dest = tmp_path / "d"
+    with three_shards(run_downloader, tmp_path) as argv:
         before = {path.name: path.read_bytes() for path in dest.glob("*.*") if path.is_file()}
         (dest / name).unlink()
         with open(dest / name, "xb") as file:

@@ -7,12 +7,11 @@ do.
 import gc
 import sys
 
-from . import frames
+from . import turns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import CodeType, FrameType
-    from typing import Any, List, Optional, Set
+    from typing import Any, List
 
 _MOST = 5  # greenlets that have started one another
 
@@ -53,17 +52,7 @@ def _starter(greenlet):
     starter = reference() if reference is not None else None
     if starter is None or getattr(starter, "parent", None) is None:
         return None  # the main greenlet starts all
-    own = _users(starter.gr_frame)
+    own = turns.codes_of(starter.gr_frame)
     while stack is not None and stack.f_code not in own:
         stack = stack.f_back
     return starter if stack is not None else None
-
-
-def _users(frame):
-    # type: (Optional[FrameType]) -> Set[CodeType]
-    found = set()
-    while frame is not None:
-        if frames.is_users(frame):
-            found.add(frame.f_code)
-        frame = frame.f_back
-    return found

@@ -11,7 +11,7 @@ from . import behind, turns
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
-    from typing import Any, Callable, List, Optional, Tuple
+    from typing import Any, Callable, List, Optional
 
 _TIMES = 3  # how often the turn has to be passed on
 _MORE = 4  # the same where it is not passed on at once
@@ -33,7 +33,7 @@ class Request(object):
         while frame is not None and frame.f_back is not outer:
             frame = frame.f_back
         self._frame = frame  # type: Optional[FrameType]  # of the call of the user's that makes it
-        # Who makes it, and those that wait for it.
+        # Who makes it, and what has started that for it.
         self.who = [greenlet] + behind.of(greenlet)
 
     def has_ended(self):
