@@ -284,8 +284,8 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "certificate-not-trusted",
         "the certificate of the server is not trusted in this set-up",
-        "The probe's server has a certificate of its own, given as SSL_CERT_FILE and REQUESTS_CA_BUNDLE.\n"
-        "An application that names its own CA file does not see it: use --url with a real server.",
+        "SSL_CERT_FILE names a file with the CA of the probe's server, and requests trusts it by itself.\n"
+        "A client that names its own CA file does not: use --url with a real server.",
         (),
         predicates.untrusted,
     ),

@@ -6,6 +6,7 @@ The process runs in a session of its own; nothing that it started is left runnin
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import secrets
@@ -18,6 +19,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import urlsplit
+
+import certifi
 
 from diagnostics.agent.https_agent import entrance
 from diagnostics.agent.https_agent.clocks import clock
@@ -32,15 +35,18 @@ from diagnostics.set_up import SetUp
 from diagnostics.source_places import absolute, here, is_own, line_of, where
 from diagnostics.standard_input import AT_A_TERMINAL
 from diagnostics.unpacking import agent_in, is_packed
+from downloader.config.system_authorities import read_system_authorities
 from downloader.core.redact import redact
+from downloader.errors import ConfigError
 from downloader.files.interpreter import interpreter
 from downloader.process import isolation
 from downloader.process.watching import end
 
 __all__ = ["new_outbox", "observe", "read_report", "write_spec"]
 
+_OPENSSL = "SSL_CERT_FILE"
 # What OpenSSL, requests and curl read the certificates of authorities from.
-_CA_FILES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+_CA_FILES = (_OPENSSL, "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _LARGEST_BUNDLE = 16 << 20
 _POLL = 0.01
 _GRACE = 2.0
@@ -211,8 +217,10 @@ def _way(
     more = {"PYTHONDONTWRITEBYTECODE": "1"}
     ca = origin.ca if origin is not None else question.cacert
     if ca:
-        # For the application's own fetch, which is given no certificate.
-        more.update((name, _trusted(env.get(name, ""), ca, folder / name)) for name in _CA_FILES)
+        # For the application's own fetch, which is given no certificate. What is not set stays so: requests
+        # takes its variables before what a session verifies with, and the agent lets it trust the server.
+        named = [name for name in _CA_FILES if name == _OPENSSL or env.get(name)]
+        more.update((name, _trusted(env.get(name, ""), ca, folder / name)) for name in named)
     if origin is not None:
         for variable in ("no_proxy", "NO_PROXY"):
             more[variable] = ",".join(filter(None, [env.get(variable), "localhost,::1"]))
@@ -223,17 +231,22 @@ def _way(
 
 
 def _trusted(theirs: str, ca: str, both: Path) -> str:
-    """Return a file with ``ca``, and with what the file or directory ``theirs`` has, if it is named.
+    """Return a file with ``ca``, and with what the file or directory ``theirs`` has.
 
-    Connections to the application's own servers need that.
+    It has what is trusted by default where that is "". Connections to other servers need that.
     """
-    found = b"".join(
-        map(_content, sorted(Path(theirs).iterdir()) if os.path.isdir(theirs) else [Path(theirs)])
-    )
-    if not theirs or not found:
-        return ca
-    both.write_bytes(found.rstrip(b"\n") + b"\n" + _content(Path(ca)))
+    files = sorted(Path(theirs).iterdir()) if os.path.isdir(theirs) else [Path(theirs)]
+    found = b"".join(map(_content, files)) if theirs else _trusted_by_default()
+    both.write_bytes(found + _content(Path(ca)))
     return str(both)
+
+
+@functools.cache
+def _trusted_by_default() -> bytes:
+    try:
+        return read_system_authorities({})
+    except ConfigError:
+        return certifi.contents().encode()
 
 
 def _content(file: Path) -> bytes:

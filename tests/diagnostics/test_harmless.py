@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 
+import pytest
 import trustme
+from harness import environment
+from meeting import meeting
+
+__all__ = ["meeting"]
 
 PATCH = "from gevent import monkey; monkey.patch_all()\n"
 # Like those of Django: whoever looks at its class or at what it has calls the factory.
@@ -65,6 +71,49 @@ for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
     env = {name: str(path) for name, path in given.items()}
     # The check comes first, as gunicorn reads its settings before anything is patched.
     checked(run, tmp_path / "app.py", f"{PATCH}{text}{FETCH}", **env)
+
+
+OWN_SERVER = """\
+import os, requests, ssl, urllib.request
+
+url = os.environ["URL"]
+session = requests.Session()
+{how}
+
+def refused(get, *arguments):
+    try:
+        get(*arguments)
+    except (OSError, requests.ConnectionError) as error:
+        assert "certificate verify failed" in str(error), error
+        return
+    raise AssertionError("an unknown authority is trusted")
+
+assert session.get(url).text == "ok"
+refused(requests.get, url)
+refused(urllib.request.urlopen, url)
+loaded = ssl.create_default_context().cert_store_stats()["x509"]
+with open(os.environ["COUNTED"], "w") as counted:
+    counted.write(str(loaded))
+"""
+
+
+@pytest.mark.parametrize("how", ["session.verify = os.environ['OWN_CA']", "session.verify = False"])
+@pytest.mark.parametrize("target", ["command", "app"])
+def test_what_is_trusted_stays_so_where_no_variable_says_it(run, tmp_path, meeting, how, target):
+    """A variable beats what a session verifies with, and one that has the probe's authority alone hides all
+    others: the requests that the program makes to its own servers would fail, while it is checked only."""
+    (tmp_path / "own.py").write_text(OWN_SERVER.format(how=how))
+    env = {"URL": meeting.url, "OWN_CA": meeting.ca, "COUNTED": str(tmp_path / "counted")}
+    subprocess.run([sys.executable, "own.py"], cwd=tmp_path, env=environment(**env), check=True, timeout=60)
+    loaded = int((tmp_path / "counted").read_text())
+
+    # What the application verifies with does not matter where it fetches the probe's URL either.
+    text = PATCH + "import own\ndef fetch(url):\n    own.session.get(url).raise_for_status()\n"
+    (tmp_path / "app.py").write_text(text + (FETCH if target == "command" else ""))
+    asked = ["--", sys.executable, "app.py"] if target == "command" else ["--app", "app:fetch"]
+    answer = run("--json", *asked, env=env)
+    assert (answer.code, answer.json["verdict"], answer.json["notes"]) == (0, "concurrent", []), answer
+    assert int((tmp_path / "counted").read_text()) >= loaded + 1  # the probe's
 
 
 def test_remedy_is_not_in_an_installed_package(run, tmp_path):

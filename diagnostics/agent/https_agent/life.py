@@ -31,6 +31,7 @@ from . import (
     sampler,
     sharing,
     succession,
+    trust,
     turns,
     whereabouts,
     wrapping,
@@ -715,5 +716,6 @@ def begin(spec):
     # type: (Dict[str, Any]) -> Agent
     """Start to record, and return the agent."""
     remedies.prepare(spec["remedies"], recorder.record)
+    trust.prepare(spec, recorder.record)
     recorder.install()
     return Agent(spec)

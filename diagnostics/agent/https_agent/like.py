@@ -226,7 +226,7 @@ def session(seen, options):
 
     The adapter that serves the application's URL is mounted for the probe's.
     """
-    own, base = seen.session, _base(options["url"])
+    own, base = seen.session, server_of(options["url"])
     changed, prefix = _base_of(seen, base)
     adapter, locks, contexts = seen.adapter, sharing.locks_of(own, seen.own), _Contexts(seen)
     if adapter is None and seen.url:
@@ -387,7 +387,7 @@ def pool(seen, options):
     # type: (Seen, Dict[str, Any]) -> Tuple[Callable[[], Any], Callable[[str], str]]
     """Return what gives pools like that of ``seen``, for the probe's host, and what makes paths of URLs."""
     own, many, contexts = seen.pool, seen.many, _Contexts(seen)
-    base = _base(options["url"])
+    base = server_of(options["url"])
     host, _, port = base.partition("://")[2].rpartition("@")[2].partition(":")
     size = own.pool.maxsize
     changed = {
@@ -423,7 +423,7 @@ def _trust(options):
     return {} if options["verify"] is None else {"ca_certs": options["verify"]}
 
 
-def _base(url):
+def server_of(url):
     # type: (str) -> str
     """Return the scheme, host and port of ``url``, which may have placeholders in its path."""
     found = re.match(r"[^/]*//[^/?#]*", url)

@@ -66,6 +66,7 @@ class Record(object):
         self.early = []  # type: List[str]  # imported before the recording began
         self.replaced = []  # type: List[Dict[str, Any]]
         self.on_import = {}  # type: Dict[str, Callable[[ModuleType], None]]
+        self.besides = {}  # type: Dict[str, Callable[[ModuleType], None]]  # what changes a module, too
         self.on_connection = None  # type: Optional[Callable[[Optional[FrameType]], None]]
         # Called for each request on a connection that has had one before.
         self.on_request = None  # type: Optional[Callable[[Optional[FrameType]], None]]
@@ -224,9 +225,20 @@ class _Loader(object):
 def _change(name):
     # type: (str) -> Optional[Callable[[ModuleType], None]]
     """Return the function that changes module ``name`` when it is complete; None if it is not changed."""
-    own = record.on_import.get(name)
-    if own is not None:
-        return own
+    first, second = record.on_import.get(name) or _noting(name), record.besides.get(name)
+    if first is None or second is None:
+        return first or second
+
+    def both(module):
+        # type: (ModuleType) -> None
+        first(module)
+        second(module)
+
+    return both
+
+
+def _noting(name):
+    # type: (str) -> Optional[Callable[[ModuleType], None]]
     if name in ("gevent.monkey", "gevent.monkey.api"):
         return _note_patching
     if name == "ssl":

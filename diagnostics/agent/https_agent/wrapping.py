@@ -45,7 +45,7 @@ def wrap(owner, name, before, static=False):
 
 def replace(owner, name, replacement):
     # type: (Any, str, Callable[[Any], Any]) -> None
-    """Put ``replacement(function)`` in the place of the built-in ``owner.name``; replace it only once."""
+    """Put ``replacement(function)`` in the place of ``owner.name``; replace it only once."""
     function = vars(owner).get(name)
     if function is None or getattr(function, "_https_agent", False):
         return

@@ -19,8 +19,33 @@ KEPT = "tests/diagnostics/test_kept_connections.py::"
 INPUT = "tests/diagnostics/test_standard_input.py::"
 PIPES = "tests/unit/test_diagnostics_standard_input.py::"
 ENDS = "tests/diagnostics/test_exit_codes.py::"
+TRUSTED = "tests/diagnostics/test_harmless.py::test_what_is_trusted_stays_so_where_no_variable_says_it"
 
 KNOWN = (
+    Mutant(
+        "the variables of requests are set to the probe's CA",
+        "the program's requests to its own servers fail while it is checked: they beat what a session verifies with",
+        "_way",
+        "name == _OPENSSL or env.get(name)",
+        "True",
+        (f"{TRUSTED}[command-session.verify = False]",),
+    ),
+    Mutant(
+        "only the probe's CA is trusted by default",
+        "the program's requests to all other servers fail while it is checked",
+        "_trusted",
+        "found + _content(Path(ca))",
+        "_content(Path(ca))",
+        (f"{TRUSTED}[command-session.verify = False]",),
+    ),
+    Mutant(
+        "requests does not trust the probe's server",
+        "an application whose session names its own CA cannot be measured by its own fetch",
+        "prepare.change.replacement.cert_verify",
+        "ca if url.startswith(base) else verify",
+        "verify",
+        (f"{TRUSTED}[app-session.verify = os.environ['OWN_CA']]",),
+    ),
     Mutant(
         "the clock is the program's",
         "a serial program that freezegun has stopped is called concurrent, or has no verdict",
