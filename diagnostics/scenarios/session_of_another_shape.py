@@ -25,13 +25,20 @@ class Parses(WithBase):
         return {"text": super().get(path).text}
 
 
+class Versioned(requests.Session):
+    def request(self, method, path, **kwargs):
+        return super().request(method, HOST + "/v1" + path, **kwargs)
+
+
 def check(response, *args, **kwargs):
     if response.text != "as expected":
         raise ValueError("unexpected answer %r" % response.text[:20])
 
 
 def main():
-    session = {"base": WithBase, "parsed": Parses}.get(sys.argv[1], requests.Session)()
+    session = {"base": WithBase, "parsed": Parses, "version": Versioned}.get(
+        sys.argv[1], requests.Session
+    )()
     session.base = HOST
     prefix = ""
     if sys.argv[1] == "answer":
@@ -53,6 +60,11 @@ PACKAGES = ["gevent", "requests"]
 PYTHONS = ["3"]
 RUNS = [
     {
+        "name": "version",
+        "COMMAND": ["python", "session_of_another_shape.py", "version"],
+        "EXPECT": {"verdict": "concurrent"},
+    },
+    {
         "name": "base",
         "COMMAND": ["python", "session_of_another_shape.py", "base"],
         "EXPECT": {"verdict": "concurrent"},
@@ -67,7 +79,7 @@ RUNS = [
         "COMMAND": ["python", "session_of_another_shape.py", "answer"],
         "EXPECT": {
             "verdict": "none",
-            "error": "*failed with ValueError: unexpected answer 'x*(session_of_another_shape.py:30)*--url URL*",
+            "error": "*failed with ValueError: unexpected answer 'x*(session_of_another_shape.py:35)*--url URL*",
         },
     },
 ]

@@ -79,6 +79,14 @@ def test_adapter_of_the_host_serves_the_probe_and_the_session_stays_as_it_is() -
     assert not mounted.poolmanager.pools.keys()
 
 
+def sent(seen: like.Seen, url: str = URL) -> str:
+    """Return the URL that a session like the one that is ``seen`` sends to for the probe."""
+    get, shown = like.session(seen, OPTIONS)
+    with pytest.raises(Reached) as caught:
+        get()(shown(url))
+    return str(caught.value.frame.f_locals["args"][0].url)
+
+
 @pytest.mark.parametrize(
     ("base", "path", "expected"),
     [(HOST, "/x", "/run/0.2/3"), (f"{HOST}/v1/", "x", "run/0.2/3"), ("", f"{HOST}/x", URL)],
@@ -86,13 +94,30 @@ def test_adapter_of_the_host_serves_the_probe_and_the_session_stays_as_it_is() -
 def test_base_url_is_that_of_the_probe(base: str, path: str, expected: str) -> None:
     session = WithBase()
     session.base = base
-    get, shown = like.session(reached(session, path), OPTIONS)
+    seen = reached(session, path)
+    get, shown = like.session(seen, OPTIONS)
     made = get().__self__
     assert shown(URL) == expected
-    assert (made.base + shown(URL)) == URL
+    assert sent(seen) == URL
     assert session.base == base
     session.token = "of a login"
     assert made.token == "of a login"
+
+
+class WithBaseOfAModule(requests.Session):
+    def request(self, method: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
+        kwargs["params"] = {"key": 1}
+        return super().request(method, f"{HOST}/v1/{path}", *args, **kwargs)
+
+
+class OfNumbers(WithBaseOfAModule):
+    def get(self, number: Any, **kwargs: Any) -> Any:
+        return super().get(f"items-{number}" if isinstance(number, int) else number, **kwargs)
+
+
+@pytest.mark.parametrize(("kind", "asked"), [(WithBaseOfAModule, "x"), (OfNumbers, 3)])
+def test_base_url_is_that_of_the_probe_wherever_it_comes_from(kind: Any, asked: Any) -> None:
+    assert sent(reached(kind(), asked)) == f"{URL}?key=1"
 
 
 class WithBaseInVerbs(requests.Session):
@@ -114,8 +139,7 @@ def test_base_url_that_another_verb_puts_in_front_is_that_of_the_probe() -> None
     session.mount(HOST, Ends())
     with pytest.raises(Reached) as caught:
         session.item("/x")
-    get, shown = like.session(like.Seen(caught.value.frame), OPTIONS)
-    assert get().__self__.base + shown(URL) == URL
+    assert sent(like.Seen(caught.value.frame)) == URL
 
 
 def test_session_in_which_another_one_logs_in_is_the_client() -> None:

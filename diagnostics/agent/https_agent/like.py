@@ -15,7 +15,7 @@ from . import frames, sharing
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
-    from typing import Any, Callable, Dict, List, Optional, Tuple
+    from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
 
     Fetch = Callable[[str], Any]
 
@@ -224,27 +224,65 @@ def session(seen, options):
     # type: (Seen, Dict[str, Any]) -> Tuple[Callable[[], Any], Callable[[str], str]]
     """Return what gives the ``get`` of a session like the application's, and what makes a URL its argument.
 
-    The adapter that serves the application's URL is mounted for the probe's.
+    The adapter that serves the application's URL is mounted for the probe's. A session may put a base URL
+    in front of what it is given: where the application gives it a path, the probe does.
     """
     own, base = seen.session, server_of(options["url"])
-    changed, prefix = _base_of(seen, base)
     adapter, locks, contexts = seen.adapter, sharing.locks_of(own, seen.own), _Contexts(seen)
     if adapter is None and seen.url:
         adapter = own.get_adapter(seen.url)
     of_adapter = sharing.locks_of(adapter, seen.many > 1)
+    paths = set()  # type: Set[str]  # that were given to it
 
     def make():
         # type: () -> Any
         adapters = type(own.adapters)(own.adapters)
         more = {"proxies": {}} if options["own"] else {}  # type: Dict[str, Any]
         more.update(locks())
-        made = _like(own, dict(changed, adapters=adapters, **more))
+        made = _sending_to(base, paths, own, dict(more, adapters=adapters))
         if adapter is not None:
             made.mount(base + "/", _adapter(adapter, seen.many > 1, of_adapter(), contexts))
         return made
 
+    def shown(url):
+        # type: (str) -> str
+        if not seen.asked or "://" in seen.asked or not url.startswith(base):
+            return url
+        path = url[len(base) :] if seen.asked.startswith("/") else url[len(base) + 1 :]
+        paths.add(path.partition("?")[0])
+        return path
+
     give = in_turn(make, seen.many)
-    return lambda: give().get, lambda url: url[len(prefix) :] if prefix and url.startswith(prefix) else url
+    return lambda: give().get, shown
+
+
+def _sending_to(base, paths, own, changed):
+    # type: (str, Set[str], Any, Dict[str, Any]) -> Any
+    """Return an object like the session ``own``, which sends the requests of the probe to ``base``."""
+
+    def send(request, **options):
+        # type: (Any, **Any) -> Any
+        request.url = moved(request.url, base, paths)
+        return type(own).send(made, request, **options)
+
+    made = _like(own, dict(changed, send=send) if "send" not in vars(own) else changed)
+    return made
+
+
+def moved(url, base, paths):
+    # type: (str, str, Iterable[str]) -> str
+    """Return the URL at ``base`` that a session was given, from the ``url`` that it has made of it.
+
+    It was given the URL itself, or one of ``paths``.
+    """
+    at = url.find(base + "/")
+    if at >= 0:
+        return url[at:]
+    path, mark, query = url.partition("?")
+    for each in paths:
+        if path.endswith(each):
+            return base + "/" + each.lstrip("/") + mark + query
+    return url
 
 
 def in_turn(make, many):
@@ -262,20 +300,6 @@ def in_turn(make, many):
         return made[next(order) % many]
 
     return give
-
-
-def _base_of(seen, base):
-    # type: (Seen, str) -> Tuple[Dict[str, Any], str]
-    """Return what to change in a session that has a base URL, and what it puts in front of a path.
-
-    Nothing and "" where it has none.
-    """
-    if seen.asked and "://" not in seen.asked:
-        for name, value in list(vars(seen.session).items()):
-            if isinstance(value, str) and "://" in value and seen.url.startswith(value):
-                ends = "/" if value.endswith("/") else ""
-                return {name: base + ends}, base + ("" if seen.asked.startswith("/") else "/")
-    return {}, ""
 
 
 def _adapter(own, new, locks, contexts):

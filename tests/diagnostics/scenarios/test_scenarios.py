@@ -49,6 +49,7 @@ COVERED = {
         "long_turns/two places",
         "session_of_another_shape/base",
         "session_of_another_shape/parsed",
+        "session_of_another_shape/version",
         "threads_hand_on/work after",
         "threads_in_turn/acquired",
         "threads_in_turn/semaphore",

@@ -23,8 +23,16 @@ TRUSTED = "tests/diagnostics/test_harmless.py::test_what_is_trusted_stays_so_whe
 
 KNOWN = (
     Mutant(
+        "a base URL is one of the session's attributes",
+        "a session with a base URL of a module or a property sends the probe to the program's own server",
+        "moved",
+        "path.endswith(each)",
+        "False",
+        (f"{LIKE}test_base_url_is_that_of_the_probe_wherever_it_comes_from[WithBaseOfAModule-x]",),
+    ),
+    Mutant(
         "the variables of requests are set to the probe's CA",
-        "the program's requests to its own servers fail while it is checked: they beat what a session verifies with",
+        "the program's own requests fail while it is checked: they beat what a session verifies with",
         "_way",
         "name == _OPENSSL or env.get(name)",
         "True",
