@@ -364,6 +364,16 @@ class Connecting(object):
         """Note where those wait of which it was not seen that it is for their turn."""
         self.sharing.idle = [each.spot for each in self.line if each.spot is not None]
 
+    def let_on(self):
+        # type: () -> None
+        """Note that nobody waits for a turn: what they wait for is not around each request."""
+        self.sharing.waiting = []
+
+    def waits_for(self, places):
+        # type: (List[turns.Place]) -> bool
+        """Return whether of those that waited so many still do at ``places`` that they may take turns."""
+        return turns.stand(len(self.using(places)), [each for each in self.waits if each.lasts()])
+
     def using(self, places):
         # type: (List[turns.Place]) -> List[Any]
         """Return the greenlets at ``places`` that make a request."""

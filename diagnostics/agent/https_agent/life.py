@@ -14,13 +14,13 @@ import sys
 import weakref
 
 from . import (
+    arrivals,
     choice,
     clocks,
     entrance,
     facts,
     fetchers,
     frames,
-    linger,
     main_end,
     native,
     pause,
@@ -30,9 +30,7 @@ from . import (
     remedies,
     sampler,
     sharing,
-    succession,
     trust,
-    turns,
     whereabouts,
     wrapping,
 )
@@ -49,10 +47,6 @@ VARIABLE = entrance.VARIABLE
 SIGNAL = signal.SIGRTMAX - 5 if hasattr(signal, "SIGRTMAX") else signal.SIGUSR2
 _WATCHES = 5.0  # seconds for which threads that seem to take turns are watched longer
 _IMPORTS = 15.0  # seconds after which an import is regarded as the program itself
-_OBSERVES = 0.3  # seconds in which the program's other greenlets may come to a connection
-_QUIET = 0.1  # seconds without another one after which no more are expected
-_LOOKS = 0.01
-_ENDS = 2.0  # seconds in which a request of the program should end for which others wait
 _NEW = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\btmp[a-z0-9_]{6,8}\b", re.I)
 _ANOTHER = "it is not the process that was probed at first"
 
@@ -79,10 +73,7 @@ class Agent(object):
         self._made = []  # type: List[Any]  # where the client was made
         # Where the two adapters are mounted that are measured, of a session that has fetched nothing yet.
         self._prefixes = []  # type: List[str]
-        self._arrived = None  # type: Optional[List[Any]]  # greenlets at a connection, while it is observed
-        self._at = {}  # type: Dict[int, Any]  # of each of them, by its number: the frame that connects
-        # What a greenlet does that is let on, while it is seen whether the turn is passed on.
-        self._lingers = None  # type: Optional[Callable[[Any], None]]
+        self._arrivals = None  # type: Optional[arrivals.Arrivals]  # at connections, while it is observed
         self._unlike = None  # type: Any  # where a client fetches that is not the one that is measured
         self._broken = False  # its end is a RecursionError of ssl
         self._left = None  # type: Optional[Dict[str, Any]]  # what the program had done, where it ends
@@ -341,7 +332,7 @@ class Agent(object):
     def _on_request(self, frame):
         # type: (Optional[FrameType]) -> None
         """Probe, or wait for the probe, as at a connection: where a kept one serves all, none is opened."""
-        if id(choice.current()) in self._at:
+        if self._arrivals is not None and self._arrivals.has(choice.current()):
             return  # it was let on: a login may be of two requests, and others wait for the end of both
         if self._begun or choice.in_greenlet():
             self._on_connection(frame)
@@ -390,14 +381,8 @@ class Agent(object):
             if self._running is not None:
                 self._running.connects = True
             return
-        if self._arrived is not None and self._pause is not None:
-            if _within(frame, self._at.get(id(current))):
-                return  # it was let on, and is a step further: from the socket to TLS
-            self._arrived.append(current)
-            self._at[id(current)] = frame
-            self._pause.wait(self.spec["limit"])
-            if self._lingers is not None:
-                self._lingers(frame)
+        if self._arrivals is not None:
+            self._arrivals.stop(current, frame)
             return
         stands_by = any(each() is current for each in self._bystanders)
         if stands_by or (self._running is not None and not self._running.began(current)):
@@ -533,7 +518,7 @@ class Agent(object):
             # type: () -> None
             fetch = found
             if connecting is not None:
-                fetch = self._observed(connecting, stopped, options) or found
+                fetch = self._observed(connecting, options) or found
             if fetch is None and spot is not None:
                 self.failed("threads", "", spot=spot)
                 return
@@ -543,8 +528,8 @@ class Agent(object):
         stopped = choice.current()
         self._pause = pause.Pause()
         if connecting is not None:
-            self._arrived = []  # from now on: the probe's greenlet is not the next to run
-            self._at[id(stopped)] = frame
+            # From now on: the probe's greenlet is not the next to run.
+            self._arrivals = arrivals.Arrivals(self._pause, stopped, frame, self.spec["limit"])
         self._pause.during(measure, stops=frame is not None)
 
     def _of_modules(self, options):
@@ -555,35 +540,15 @@ class Agent(object):
             self._second, self._prefixes = known[1][0], [prefix for _, prefix in known]
         return known[0][0] if known else None
 
-    def _observed(self, connecting, stopped, options):
-        # type: (fetchers.Connecting, Any, Dict[str, Any]) -> Optional[Tuple[Fetch, str]]
-        """Let the program's other greenlets go on until they connect; return the fetch that follows.
-
-        It is observed with which clients they do, while the one at whose connection the probe begins is
-        ``stopped``.
-        """
-        sleep, arrived = sys.modules["gevent.hub"].sleep, self._arrived or []
-        self._arrived = arrived
-        began, last = clocks.clock(), _idle()
-        ends, latest = last + _OBSERVES, began + _OBSERVES * 10
-        while _idle() < ends and clocks.clock() < latest and len(arrived) < self.spec["requests"]:
-            count = len(arrived)
-            sleep(_LOOKS)
-            last = _idle() if len(arrived) > count else last
-            if arrived and _idle() - last > _QUIET:
-                break
+    def _observed(self, connecting, options):
+        # type: (fetchers.Connecting, Dict[str, Any]) -> Optional[Tuple[Fetch, str]]
+        """Let the program's other greenlets go on until they connect; return the fetch that follows."""
+        assert self._arrivals is not None
         try:
-            connecting.look_at(turns.places(arrived, (stopped, choice.current())))
-            if connecting.may_take_turns():
-                self._look_again(connecting, stopped, sleep)
-                if connecting.may_be_idle():
-                    if self._pass_on(connecting, sleep):
-                        connecting.take_turns()
-                    else:
-                        connecting.let_idle()
+            self._arrivals.observe(connecting, self.spec["requests"])
         except Exception:  # what the application's objects raise; its own request must not fail of it
             pass
-        self._arrived, self._at = None, {}
+        self._arrivals = None
         self._note(connecting, options)
         found = connecting.fetch(options)
         if found is not None or self._threads is not None:
@@ -595,48 +560,6 @@ class Agent(object):
         """Note how many clients the program has, and what to measure, too, where that is not known."""
         self._sharing, self._second = connecting.sharing, connecting.with_own(options)
         self._made = connecting.made()
-
-    def _look_again(self, connecting, stopped, sleep):
-        # type: (fetchers.Connecting, Any, Callable[[float], None]) -> None
-        """Let the request end for which others may wait, and see what they do then."""
-        assert self._pause is not None
-        arrived = []  # type: List[Any]
-        self._arrived = arrived
-        self._pause.let_on()
-        latest, moved, ended = clocks.clock() + _ENDS, False, False
-        last, count = None, 0  # type: Optional[float], int
-        while clocks.clock() < latest and (last is None or _idle() - last < _QUIET):
-            sleep(_LOOKS)
-            moved = moved or not all(each.stays() for each in connecting.waits)
-            ended = ended or connecting.has_ended(stopped)
-            goes_on = moved or ended or not all(each.stays() for each in connecting.line)
-            if (last is None and goes_on) or len(arrived) > count:
-                last, count = _idle(), len(arrived)
-        # One that connects once more has come to the next request.
-        ended = ended or any(each is stopped for each in arrived)
-        connecting.look_again(turns.places(arrived, (choice.current(),)), stopped, moved, ended)
-
-    def _pass_on(self, connecting, sleep):
-        # type: (fetchers.Connecting, Callable[[float], None]) -> bool
-        """Let one request after the other go on, and return whether they are made in turns."""
-
-        def using():
-            # type: () -> List[Any]
-            return connecting.using(turns.places(self._arrived or [], (choice.current(),)))
-
-        def let_on():
-            # type: () -> None
-            assert self._pause is not None
-            self._arrived = []
-            self._pause.let_on()
-
-        self._lingers = linger.at(connecting.line, sleep)
-        try:
-            came = lambda: len(self._arrived or [])  # noqa: E731
-            return succession.Succession(connecting.line, using, came, let_on, sleep).is_of_turns()
-        finally:
-            self._lingers = None
-            linger.end()
 
     def _note_bystanders(self):
         # type: () -> None
@@ -650,20 +573,6 @@ class Agent(object):
         # type: () -> None
         if self._pause is not None:
             self._pause.end()
-
-
-def _within(frame, other):
-    # type: (Optional[FrameType], Any) -> bool
-    """Return whether ``frame`` is called from ``other``, or is it."""
-    while frame is not None and frame is not other:
-        frame = frame.f_back
-    return frame is not None
-
-
-def _idle():
-    # type: () -> float
-    """Return a time that does not pass while the process computes: clients make TLS contexts."""
-    return clocks.clock() - clocks.cpu()
 
 
 def _in_ssl(error):

@@ -167,12 +167,12 @@ def _wait(place, codes, variables, around):
         kind = SLEEP  # also where an event is to end it earlier
     if not kind:
         return None
+    if kind == LOCK and (_is_of_condition(place.frame, outer) or _is_counted(place, outer)):
+        kind = EVENT  # workers may wait for work like that
     if not frames.is_users(outer):
         # A package may have idle workers of its own, in functions that no request is made in.
         if kind != RESULT and not around & around_of(outer):
             return None
-        if kind == LOCK and _is_of_condition(place.frame, outer):
-            kind = EVENT  # its workers may wait for work like that
         found = Wait(place.greenlet, kind, outer, kind == LOCK, False)
         found.packaged = found.shares = True
         found.seconds = seconds or 0.0
@@ -237,6 +237,16 @@ def _is_of_condition(frame, outer):
     # type: (Any, FrameType) -> bool
     names = [name for name, file, _ in calls(frame, outer) if file in OF_LOCKS]
     return bool(names) and names[-1] in _CONDITIONS
+
+
+def _is_counted(place, outer):
+    # type: (Place, FrameType) -> bool
+    """Return whether it waits for a semaphore that another function releases: of jobs, perhaps."""
+    names = outer.f_code.co_names
+    if "acquire" not in names or "release" in names:
+        return False
+    classes = [own for _, file, own in calls(place.frame, outer) if file in OF_LOCKS]
+    return (classes[-1] if classes else place.inside) == "Semaphore"
 
 
 def _codes(frame, outer):

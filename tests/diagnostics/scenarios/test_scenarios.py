@@ -57,6 +57,7 @@ COVERED = {
         "turns_around_requests/handler",
         "turns_of_starters/flag",
         "turns_of_starters/pool",
+        "turns_of_other_things/turn",
         "turns_in_a_package/decorated",
         "turns_in_a_package/semaphore",
         "turns_around_requests/semaphore",

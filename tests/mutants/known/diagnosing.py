@@ -23,6 +23,30 @@ TRUSTED = "tests/diagnostics/test_harmless.py::test_what_is_trusted_stays_so_whe
 
 KNOWN = (
     Mutant(
+        "who waits for a condition waits for a turn",
+        "a program whose workers take their jobs by a condition has no verdict",
+        "_wait",
+        "_is_of_condition(place.frame, outer)",
+        "False",
+        (f"{SCENARIO}[turns_of_other_things/condition]",),
+    ),
+    Mutant(
+        "who waits for a semaphore waits for a turn",
+        "a program whose workers wait for a semaphore that counts their jobs has no verdict",
+        "_wait",
+        "_is_counted(place, outer)",
+        "False",
+        (f"{SCENARIO}[turns_of_other_things/semaphore]",),
+    ),
+    Mutant(
+        "a login in turn is a turn of all requests",
+        "a program whose workers log in one at a time, each with a session of its own, has no verdict",
+        "Arrivals._spreads",
+        "return True",
+        "return False",
+        (f"{SCENARIO}[turns_of_other_things/login]",),
+    ),
+    Mutant(
         "a base URL is one of the session's attributes",
         "a session with a base URL of a module or a property sends the probe to the program's own server",
         "moved",
@@ -369,7 +393,7 @@ KNOWN = (
     Mutant(
         "who takes the turn again at once has all the work",
         "a program whose greenlets poll for their turn each time is called concurrent",
-        "Agent._delay_connection",
+        "Arrivals.stop",
         "self._lingers is not None",
         "False",
         (f"{SCENARIO}[polled_turns/flag]", f"{SCENARIO}[polled_turns/lock]"),
@@ -426,7 +450,7 @@ KNOWN = (
     Mutant(
         "who comes back for another turn has not gone on",
         "a program whose only worker answers those that ask again at once is called concurrent",
-        "Agent._look_again",
+        "Arrivals._look_again.goes_on",
         "all((each.stays() for each in connecting.waits))",
         "all((each.lasts() for each in connecting.waits))",
         (f"{SCENARIO}[turns_of_starters/executor]",),

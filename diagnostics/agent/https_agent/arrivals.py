@@ -1,0 +1,173 @@
+"""Stop the program's greenlets at their connections, let them on, and see what the others do meanwhile.
+
+The probe begins at the connection of one of them. Those that come to one while it is observed are stopped
+there, so that they do not slow the probe down; those that wait for the request of another, or for work,
+show which it is when a request has ended (``turns``, ``succession``).
+"""
+
+import sys
+
+from . import choice, clocks, linger, succession, turns
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Any, Callable, Dict, List, Optional
+
+    from .fetchers import Connecting
+    from .pause import Pause
+
+_OBSERVES = 0.3  # seconds in which the program's other greenlets may come to a connection
+_QUIET = 0.1  # seconds without another one after which no more are expected
+_LOOKS = 0.01
+_ENDS = 2.0  # seconds in which a request of the program should end for which others wait
+_STEPS = 4  # requests after which those that have had the turn must be as many as make no turns
+
+
+class Arrivals(object):
+    """The greenlets that come to a connection while the program is observed; ``stopped`` is the first.
+
+    ``frame``: where it connects; ``pause``: what stops them, for ``limit`` seconds at most.
+    """
+
+    def __init__(self, pause, stopped, frame, limit):
+        # type: (Pause, Any, Optional[FrameType], float) -> None
+        self._pause, self._stopped, self._limit = pause, stopped, limit
+        self._sleep = sys.modules["gevent.hub"].sleep  # type: Callable[[float], None]
+        self._came = []  # type: List[Any]  # those that are stopped now
+        self._at = {id(stopped): frame}  # type: Dict[int, Any]  # of each that was: the frame that connects
+        # What a greenlet does that is let on, while it is seen whether the turn is passed on.
+        self._lingers = None  # type: Optional[Callable[[Any], None]]
+
+    def has(self, greenlet):
+        # type: (Any) -> bool
+        """Return whether ``greenlet`` was stopped before."""
+        return id(greenlet) in self._at
+
+    def stop(self, greenlet, frame):
+        # type: (Any, Optional[FrameType]) -> None
+        """Stop the current ``greenlet``, which connects in ``frame``."""
+        if _within(frame, self._at.get(id(greenlet))):
+            return  # it was let on, and is a step further: from the socket to TLS
+        self._came.append(greenlet)
+        self._at[id(greenlet)] = frame
+        self._pause.wait(self._limit)
+        if self._lingers is not None:
+            self._lingers(frame)
+
+    def observe(self, connecting, requests):
+        # type: (Connecting, int) -> None
+        """Let the other greenlets go on until they connect, ``requests`` of them at most, and look at them.
+
+        It is observed with which clients they do, and whether they wait for their turn.
+        """
+        began, last = clocks.clock(), _idle()
+        ends, latest = last + _OBSERVES, began + _OBSERVES * 10
+        while _idle() < ends and clocks.clock() < latest and len(self._came) < requests:
+            count = len(self._came)
+            self._sleep(_LOOKS)
+            last = _idle() if len(self._came) > count else last
+            if self._came and _idle() - last > _QUIET:
+                break
+        places = self._places(self._stopped)
+        connecting.look_at(places)
+        if not connecting.may_take_turns():
+            return
+        alone = not connecting.using(places)
+        self._look_again(connecting)
+        if connecting.may_be_idle():
+            if self._pass_on(connecting):
+                connecting.take_turns()
+            else:
+                connecting.let_idle()
+        elif alone and connecting.sharing.waiting and self._spreads(connecting):
+            connecting.let_on()
+
+    def _places(self, *besides):
+        # type: (*Any) -> List[turns.Place]
+        return turns.places(self._came, besides + (choice.current(),))
+
+    def _let_on(self):
+        # type: () -> None
+        self._came = []
+        self._pause.let_on()
+
+    def _until_quiet(self, goes_on):
+        # type: (Callable[[], bool]) -> bool
+        """Return when somebody ``goes_on`` or has come to a connection, and since then nobody more has.
+
+        Return whether anybody did; ``goes_on`` is called at each look.
+        """
+        latest, last, count = clocks.clock() + _ENDS, None, 0  # type: float, Optional[float], int
+        while clocks.clock() < latest and (last is None or _idle() - last < _QUIET):
+            self._sleep(_LOOKS)
+            if (goes_on() and last is None) or len(self._came) > count:
+                last, count = _idle(), len(self._came)
+        return last is not None
+
+    def _look_again(self, connecting):
+        # type: (Connecting) -> None
+        """Let the request end for which others may wait, and see what they do then."""
+        seen = {"moved": False, "ended": False}
+
+        def goes_on():
+            # type: () -> bool
+            seen["moved"] = seen["moved"] or not all(each.stays() for each in connecting.waits)
+            seen["ended"] = seen["ended"] or connecting.has_ended(self._stopped)
+            return any(seen.values()) or not all(each.stays() for each in connecting.line)
+
+        self._let_on()
+        self._until_quiet(goes_on)
+        # One that connects once more has come to the next request.
+        ended = seen["ended"] or self._is_stopped_in(self._came)
+        connecting.look_again(self._places(), self._stopped, seen["moved"], ended)
+
+    def _is_stopped_in(self, greenlets):
+        # type: (List[Any]) -> bool
+        return any(each is self._stopped for each in greenlets)
+
+    def _spreads(self, connecting):
+        # type: (Connecting) -> bool
+        """Return whether those that have had their turn go on without it, and more and more of them do.
+
+        A login may have a turn, and what is done with it none.
+        """
+        if not self._is_stopped_in(connecting.using(self._places())):
+            return False
+        for _ in range(_STEPS):
+            self._let_on()
+            if not self._until_quiet(lambda: False):
+                return False
+            if not connecting.waits_for(self._places()):
+                return True
+        return False
+
+    def _pass_on(self, connecting):
+        # type: (Connecting) -> bool
+        """Let one request after the other go on, and return whether they are made in turns."""
+        self._lingers = linger.at(connecting.line, self._sleep)
+        try:
+            return succession.Succession(
+                connecting.line,
+                lambda: connecting.using(self._places()),
+                lambda: len(self._came),
+                self._let_on,
+                self._sleep,
+            ).is_of_turns()
+        finally:
+            self._lingers = None
+            linger.end()
+
+
+def _within(frame, other):
+    # type: (Optional[FrameType], Any) -> bool
+    """Return whether ``frame`` is called from ``other``, or is it."""
+    while frame is not None and frame is not other:
+        frame = frame.f_back
+    return frame is not None
+
+
+def _idle():
+    # type: () -> float
+    """Return a time that does not pass while the process computes: clients make TLS contexts."""
+    return clocks.clock() - clocks.cpu()
