@@ -95,10 +95,10 @@ class FetchError(Exception):
     attempt took, redirects included. ``origin`` is the host that failed, where a redirect led to another
     host than the file's. ``wire`` is how many of the requests the pipelined client sent. ``permanent``: no
     further attempt can succeed, whatever ``FAILURES`` says about the code. ``unreachable``: no packet came
-    back in all of --connect-timeout. ``sets_cookie``: which cookie the refusal changes first
-    (``core.set_cookie.cookie_change``), "" for none, where nobody has read it yet.
-    ``cookie_came``: by now there is a cookie for the request that it was sent without, by its name;
-    ``cookie_renewed``: by now it has other cookies, whatever their names.
+    back in all of --connect-timeout. ``turned_away``: the connection was closed before anything had come on
+    it. ``sets_cookie``: which cookie the refusal changes first (``core.set_cookie.cookie_change``), "" for
+    none, where nobody has read it yet. ``cookie_came``: by now there is a cookie for the request that it
+    was sent without, by its name; ``cookie_renewed``: by now it has other cookies, whatever their names.
     """
 
     def __init__(self, code: str, detail: str = "", retry_after: float | None = None) -> None:
@@ -111,6 +111,7 @@ class FetchError(Exception):
         self.wire = 0
         self.permanent = False
         self.unreachable = False
+        self.turned_away = False
         self.sets_cookie = ""
         self.cookie_came = False
         self.cookie_renewed = False

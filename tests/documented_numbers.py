@@ -109,7 +109,7 @@ NUMBERS: Final[dict[str, tuple[str, ...]]] = {
         "so many that it is no chance ({core.host_trouble._IN_A_ROW}, more where many fail anyway)",
         "`--retries 0` means {core.host_trouble._UNREACHED_AT_FIRST:w} attempts at a host, too",
         "answered before must fail {core.host_trouble._UNREACHED_IN_A_ROW:w} times in a row",
-        "in {core.reached_hosts._SLOTS * 8:b} of shared memory",
+        "in {core.reached_hosts._SLOTS * 2 * 8:b} of shared memory",
         "pauses it for {worker.host_failures._CROWDED} s at a time",
         "With more than {http.pipelined.client._MANY_ORIGINS} hosts a worker holds up to "
         "{http.pipelined.client._READY_OF_MANY:,} files of up to {core.read_ahead._MAX_HOSTS:,} hosts",

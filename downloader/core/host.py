@@ -27,11 +27,10 @@ class Host:
     last answered a request, 0 if never. ``resting``: it is failing or paused, so its queue is not counted
     as work that could start. ``counted``: it has had a job. ``held``: jobs outside the queue, which wait
     until it is known whether they may start (``Scheduler.hold``). ``noted``: when it was last noted that it
-    was reached (``core.reached_hosts``). ``silent``: a request has taken too long.
-    ``unknown``: its robots.txt is awaited.
-    ``leads_to``: the host that it last redirected a request to, None if it has not.
-    ``crowded_until``: until when another worker waits for a connection to it. ``guests``: redirected
-    requests that wait for a place at it, by what is called when they have one.
+    was reached (``core.reached_hosts``); ``noted_answer``: that it has answered. ``silent``: a request has
+    taken too long. ``unknown``: its robots.txt is awaited. ``leads_to``: the host that it last redirected a
+    request to, None if it has not. ``crowded_until``: until when another worker waits for a connection to
+    it. ``guests``: redirected requests that wait for a place at it, by what is called when they have one.
     """
 
     key: str
@@ -56,6 +55,7 @@ class Host:
     counted: bool = False
     held: int = 0
     noted: float = 0.0
+    noted_answer: float = 0.0
     silent: bool = False
     unknown: bool = False
     leads_to: Host | None = None

@@ -50,8 +50,9 @@ class Trouble:
 
     ``streak``: first attempts that have failed since the last success; ``failures``, ``successes``: before
     that. ``unreached``: failures to reach it since it was last reached, the first of them by a request sent
-    at ``unreached_since``. ``reached_in``: the failed round in which it was last reached. ``given_up``: see
-    the module. ``recovered_at``: when a retry last succeeded.
+    at ``unreached_since``. ``turned_away``, ``turned_away_since``: the same of connections that were closed
+    before anything had come. ``reached_in``: the failed round in which it was last reached. ``given_up``:
+    see the module. ``recovered_at``: when a retry last succeeded.
     """
 
     successes: int = 0
@@ -59,6 +60,8 @@ class Trouble:
     streak: int = 0
     unreached: int = 0
     unreached_since: float = 0.0
+    turned_away: int = 0
+    turned_away_since: float = 0.0
     reached_in: int = 0
     given_up: bool = False
     recovered_at: float = -math.inf
@@ -70,7 +73,7 @@ class Trouble:
             self.recovered_at = now
         self.failures += self.streak
         self.successes += count
-        self.streak = self.unreached = self.reached_in = 0
+        self.streak = self.unreached = self.turned_away = self.reached_in = 0
         self.given_up = False
         self.throttle.record(now, good=count)
 
@@ -109,6 +112,16 @@ class Trouble:
             return False
         self.throttle.discard(now)
         return True
+
+    def is_turned_away(self, began: float, *, answered: bool) -> bool:
+        """Record that a connection was closed before anything had come for a request sent at ``began``.
+
+        Return whether so many were that it may be the host that takes no more of them, not the file.
+        """
+        if not self.turned_away:
+            self.turned_away_since = began
+        self.turned_away += 1
+        return not answered or self.turned_away >= _UNREACHED_IN_A_ROW
 
     @property
     def hardly_tried(self) -> bool:

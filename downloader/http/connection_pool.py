@@ -452,6 +452,7 @@ class _IdleTrackingPool:
         except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError) as error:
             # It had served before, and no part of a response arrived: the server closed it while idle.
             error.stale = conn.served  # type: ignore[union-attr]
+            error.turned_away = not conn.served  # type: ignore[union-attr]
             raise
 
 

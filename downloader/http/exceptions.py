@@ -106,6 +106,7 @@ def translate(error: BaseException, secrets: tuple[str, ...] = (), cacert: str =
     failed.unreachable = code in ("connect-timeout", "dns") and any(
         getattr(each, "unreachable", False) for each in chain
     )
+    failed.turned_away = any(getattr(each, "turned_away", False) for each in chain)
     return failed
 
 

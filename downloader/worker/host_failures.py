@@ -1,7 +1,8 @@
 """Pause hosts that are down or ask for it, give up those that stay so; say when a redirect may be sent.
 
-A host that this worker cannot reach may be one that others of the run use: it takes no more connections
-than it has processes, and they have them all. ``core.reached_hosts`` tells. Such a host is not down: its
+A host that this worker cannot reach, or that closes its connections at once, may be one that others of the
+run use: it takes no more connections than it has processes, or than it allows, and they have them all.
+``core.reached_hosts`` tells. Such a host is not down: its
 files wait here, no attempt at them is charged, and the others close what they do not use. That ends when no
 worker reaches the host any more; then the rules for hosts that are down hold.
 """
@@ -70,6 +71,12 @@ class HostFailures:
             host.noted = now
             self._reached.note(host.key, now)
 
+    def answers(self, host: Host, now: float) -> None:
+        """Note, for all workers, that ``host`` has answered."""
+        if now - host.noted_answer > NOTE_EVERY:
+            host.noted = host.noted_answer = now
+            self._reached.note(host.key, now, answered=True)
+
     def opened(self, host: Host) -> None:
         """Note that a connection to ``host`` is open.
 
@@ -108,6 +115,11 @@ class HostFailures:
             # It has answered meanwhile, so it takes no more connections than it has.
             self.refused += error.transient
             return self._policy.delay(1, random())
+        if error.turned_away and self._others_are_answered(host, trouble, began, now):
+            before = host.rounds
+            begins = schedule.failed(host, began, now) > before
+            self._wait_for_room(host, trouble, now, begins=begins)
+            return 0.0
         down = host.rounds > 0
         known, elsewhere = self._look_around(host, trouble, blame, began, now)
         if asked:
@@ -173,6 +185,13 @@ class HostFailures:
             since = trouble.unreached_since if known else 0.0
             return known or reached_at > 0.0, reached_at > max(since, now - self._in_use)
         return known, False
+
+    def _others_are_answered(self, host: Host, trouble: Trouble, began: float, now: float) -> bool:
+        """Return whether ``host`` answers other workers, and closes each connection of this one at once."""
+        if not trouble.is_turned_away(began, answered=host.answered > 0):
+            return False
+        since = trouble.turned_away_since if host.answered else 0.0
+        return self._reached.answered_at(host.key) > max(since, now - self._in_use)
 
     def _wait_for_room(self, host: Host, trouble: Trouble, now: float, *, begins: bool) -> None:
         """Pause ``host``, which takes no connection though others reach it; ``begins``: a round."""

@@ -404,14 +404,18 @@ class Worker:
         if self.draining and not self.schedule.in_flight:
             self._idle.set()
 
+    def host_answered(self, host: Host) -> None:
+        """Note, for other workers, that ``host`` has answered."""
+        self.hosts.answers(host, monotonic())
+
     def host_succeeded(self, host: Host, count: int = 1, *, again: bool = False) -> None:
         """Record ``count`` successes of ``host``, after which more tasks may begin than before.
 
         ``again``: the last of them was a retry.
         """
         now = monotonic()
-        if now - host.noted > NOTE_EVERY:
-            self.hosts.reached(host, now)
+        if now - host.noted_answer > NOTE_EVERY:
+            self.hosts.answers(host, now)
         if self.schedule.succeeded(host, now, count, again=again):
             self._dispatch_soon()
 
@@ -555,10 +559,11 @@ class Worker:
         now = monotonic()
         for connection in self.pipelined.awaiting:
             if connection.slot is not None and connection.last_received > now - 2 * NOTE_EVERY:
-                self.hosts.reached(connection.slot, now)
+                note = self.hosts.answers if connection.is_answered else self.hosts.reached
+                note(connection.slot, now)
         for greenlet, task in self.slow.fetching.items():
             if self.slow.received(greenlet):
-                self.hosts.reached(task.host, now)
+                self.hosts.answers(task.host, now)
 
     def make_heartbeat(self) -> Heartbeat:
         """Return what is known now."""

@@ -18,16 +18,31 @@ IMPATIENT = ("--workers", "2", "--connect-timeout", "1s", "--read-timeout", "3s"
 class Pool:
     """A server of ``processes``, each of which serves one connection until the client closes it.
 
-    A further one waits for a process, and more are not answered at all. A response has ``pieces`` of one
-    byte, and takes ``seconds`` in all.
+    A further one waits for a process, and more are not answered at all; or, where it ``closes`` them, all
+    further ones are closed at once. A response has ``pieces`` of one byte, and takes ``seconds`` in all.
     """
 
-    def __init__(self, processes: int, seconds: float, pieces: int) -> None:
+    def __init__(self, processes: int, seconds: float, pieces: int, closes: bool) -> None:
         self._seconds, self._pieces = seconds, pieces
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=0)
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=128 if closes else 0)
         self.port = self._listener.getsockname()[1]
-        for _ in range(processes):
-            threading.Thread(target=self._process, daemon=True).start()
+        self._free = threading.Semaphore(processes)
+        for _ in range(1 if closes else processes):
+            threading.Thread(target=self._sort if closes else self._process, daemon=True).start()
+
+    def _sort(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._listener.accept()
+                if self._free.acquire(blocking=False):
+                    threading.Thread(target=self._occupy, args=(connection,), daemon=True).start()
+                else:
+                    connection.close()
+
+    def _occupy(self, connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):
+            self._serve(connection)
+        self._free.release()
 
     def _process(self) -> None:
         with contextlib.suppress(OSError):
@@ -57,8 +72,8 @@ class Pool:
 
 
 @contextlib.contextmanager
-def pool(processes: int, seconds: float, pieces: int = 1) -> Iterator[Pool]:
-    server = Pool(processes, seconds, pieces)
+def pool(processes: int, seconds: float, pieces: int = 1, *, closes: bool = False) -> Iterator[Pool]:
+    server = Pool(processes, seconds, pieces, closes)
     try:
         yield server
     finally:
@@ -91,3 +106,21 @@ def test_host_whose_connections_receive_large_files_is_not_down(tmp_path: Path) 
     with pool(processes=1, seconds=4, pieces=40) as server:
         result = fetch(server, 2, tmp_path / "d", "--read-timeout", "1s")
     assert (result.exit, result.failures, len(result.files)) == (0, {}, 2)
+
+
+@pytest.mark.parametrize("lane", ["auto", pytest.param("requests", marks=pytest.mark.slow)])
+def test_files_wait_whose_connections_are_closed_since_another_worker_has_them_all(
+    lane: str, tmp_path: Path
+) -> None:
+    """Such a limit shows in connections that are accepted and closed before anything has come."""
+    with pool(processes=1, seconds=0.03, closes=True) as server:
+        result = fetch(server, 300, tmp_path / "d", "--lane", lane, "--retries", "4", "--backoff", "100ms")
+    assert (result.exit, result.failures, len(result.files)) == (0, {}, 300)
+
+
+@pytest.mark.slow
+def test_files_of_a_host_that_closes_all_connections_fail_with_what_they_got(tmp_path: Path) -> None:
+    with pool(processes=0, seconds=0.02, closes=True) as server:
+        result = fetch(server, 50, tmp_path / "d", "--retries", "1")
+    failed = [(each["code"], each["attempts"]) for each in result.failures.values()]
+    assert (result.exit, failed) == (1, [("reset", 2)] * 50)

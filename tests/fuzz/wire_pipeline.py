@@ -285,6 +285,9 @@ class Owner:
         assert self.active >= 0
         self.soon()
 
+    def host_answered(self, host: Host) -> None:
+        pass
+
     def host_succeeded(self, host: Host, count: int = 1, *, again: bool = False) -> None:
         pass
 

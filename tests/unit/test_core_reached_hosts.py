@@ -22,6 +22,17 @@ def test_what_one_worker_notes_another_one_reads() -> None:
     assert shared.at("http://h:81") == -math.inf
 
 
+def test_answers_are_noted_beside() -> None:
+    """Who only connects to a host does not say that it answers, nor that it does no more."""
+    reached = ReachedHosts(memoryview(bytearray(ReachedHosts.SIZE)), BEGAN)
+    reached.note("http://h:80", BEGAN + 1)
+    assert reached.answered_at("http://h:80") == -math.inf
+    reached.note("http://h:80", BEGAN + 2, answered=True)
+    reached.note("http://h:80", BEGAN + 3)
+    assert BEGAN + 1.8 < reached.answered_at("http://h:80") <= BEGAN + 2
+    assert BEGAN + 2.8 < reached.at("http://h:80") <= BEGAN + 3
+
+
 def test_first_instant_and_months_later() -> None:
     reached = ReachedHosts(memoryview(bytearray(ReachedHosts.SIZE)), BEGAN)
     for after in (0.0, 1.0, 3e7):

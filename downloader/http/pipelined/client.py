@@ -284,6 +284,10 @@ class PipelinedClient:
         """Count one more request for each of ``tasks``."""
         self._owner.requested_again(tasks)
 
+    def host_answered(self, host: Host) -> None:
+        """Tell that ``host`` has answered on one more connection."""
+        self._owner.host_answered(host)
+
     def out_of_order(self, host: str, files: int) -> None:
         """Tell that ``host`` answers out of order, so that ``files`` stored files may be wrong."""
         self._owner.out_of_order(host, files)

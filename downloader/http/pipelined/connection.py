@@ -257,6 +257,8 @@ class PipelinedConnection:
                     break
         if not self.served:
             self._transport.proven()
+            if self.slot is not None:
+                self._client.host_answered(self.slot)
             if self.parser.parser.get_http_version() == "1.0":
                 self.origin_state.disable_pipelining("HTTP/1.0")
         self.served += fresh
@@ -505,7 +507,13 @@ class PipelinedConnection:
                 origin_state.broke()
                 self.requeue_outstanding()
                 return
+        error.turned_away = error.code == "reset" and not self.is_answered
         self.fail(error)
+
+    @property
+    def is_answered(self) -> bool:
+        """Return whether anything of a response has come."""
+        return bool(self.served or self.parser.in_message or self.parser.headers_complete)
 
     def _is_idle_timeout(self) -> bool:
         """Return whether the one response is a 408 that was sent before the request arrived.

@@ -43,12 +43,23 @@ KNOWN = (
     Mutant(
         "host of another worker given up",
         "a worker that gets no connection fails the files of a host whose connections another one has",
-        "ReachedHosts.at",
+        "ReachedHosts._at",
         "self._began + (noted & 0xFFFFFFFF) / _TICKS",
         "-math.inf",
         (
             "tests/faults/test_crowded_hosts.py::test_host_whose_connections_another_worker_has_is_not_down[auto]",
             "tests/unit/test_core_reached_hosts.py::test_what_one_worker_notes_another_one_reads",
+        ),
+    ),
+    Mutant(
+        "connections that are closed at once are the file's fault",
+        "a worker whose connections a server closes fails the files, while another one has all of them",
+        "HostFailures._others_are_answered",
+        "self._reached.answered_at(host.key) > max(since, now - self._in_use)",
+        "False",
+        (
+            "tests/faults/test_crowded_hosts.py::test_files_wait_whose_connections_are_closed_since_another_worker_"
+            "has_them_all",
         ),
     ),
     Mutant(
