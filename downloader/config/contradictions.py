@@ -12,7 +12,8 @@ from downloader.config.options import SUMS, ReportOptions
 from downloader.core.bucket_place import bucket_and_prefix, is_bucket
 from downloader.core.redact import redact_url
 from downloader.errors import ConfigError
-from downloader.files.directory import HOME
+from downloader.files.below import name_below
+from downloader.files.directory import HOME, UnsafeFile, open_directory
 
 if TYPE_CHECKING:
     from downloader.config.config import Config
@@ -210,5 +211,18 @@ def check_writable(option: str, path: str, output: str) -> None:
         return  # the run creates it
     if not os.path.isdir(parent):
         raise ConfigError(f"{option}: the directory {parent} does not exist")
+    _check_below(option, path, output)
     if not os.access(path if os.path.exists(path) else parent, os.W_OK):
         raise ConfigError(f"{option}: {path}: Permission denied")
+
+
+def _check_below(option: str, path: str, output: str) -> None:
+    """Refuse what is no file below DEST, which others may have prepared; a link is not followed there."""
+    name = name_below(path, output)
+    if not name:
+        return
+    try:
+        with open_directory(output) as directory:
+            (directory / name).check(write=False)
+    except UnsafeFile as error:
+        raise ConfigError(f"{option}: {error}") from None

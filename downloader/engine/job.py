@@ -157,12 +157,12 @@ def _write(config: Config, destination: Destination, report: Report, log: Callab
             report = reports.with_error(report, error)
     if config.failures:
         try:
-            reports.write_failures(destination.journal.failures(), config.failures)
+            reports.write_failures(destination.journal.failures(), config.failures, config.output)
         except (DestinationError, JournalError) as error:
             report = reports.with_error(report, error)
     if config.report:
         try:
-            reports.write_json(report, config.report)
+            reports.write_json(report, config.report, config.output)
         except DestinationError as error:
             report = reports.with_error(report, error)
     return report

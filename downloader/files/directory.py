@@ -539,9 +539,18 @@ class Entry:
             what = "a file" if stat.S_ISREG(found.st_mode) else _kind(found.st_mode)
             raise unsafe(self.directory.path / name, f"is {what}, not a directory") from error
         owners = self.directory.owners
-        if owners is not None and (owner := os.fstat(fd).st_uid) not in owners:
+        if owners is None:
+            return fd
+        path, found = self.directory.path / name, os.fstat(fd)
+        try:
+            if found.st_uid not in owners:
+                raise unsafe(path, f"belongs to another user ({_user(found.st_uid)})")
+            if _is_everybodys(fd, found):
+                todo = "take that permission away (chmod o-w), then run the same command again"
+                raise unsafe(path, "can be written by every user", todo)
+        except BaseException:
             posix.close(fd)
-            raise unsafe(self.directory.path / name, f"belongs to another user ({_user(owner)})")
+            raise
         return fd
 
 
@@ -605,7 +614,7 @@ def check_owner(fd: int, path: Path, remedy: str, *, write: bool = True) -> int:
     ``remedy``: what to do then.
     """
     found = os.fstat(fd)
-    if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX and _has_modes(fd):
+    if _is_everybodys(fd, found):
         raise ConfigError(
             f"{path} can be written by every user, so what is in it is not to be trusted; take that "
             f"permission away (chmod o-w), or {remedy}"
@@ -618,6 +627,11 @@ def check_owner(fd: int, path: Path, remedy: str, *, write: bool = True) -> int:
                 f"{remedy}"
             )
     return found.st_uid
+
+
+def _is_everybodys(fd: int, found: os.stat_result) -> bool:
+    """Return whether every user can make files in the directory ``fd``; the system says ``found`` of it."""
+    return bool(found.st_mode & stat.S_IWOTH) and _has_modes(fd)
 
 
 def _has_modes(fd: int) -> bool:

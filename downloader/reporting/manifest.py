@@ -75,7 +75,7 @@ def write_manifest(config: Config, destination: Destination, log: Callable[[str]
         write = writer_of(config.manifest, config.layout, rows, destination.job.types)
         # Each run of DEST writes to this name first, so it replaces what a killed one has left.
         mark = f"manifest-{zlib.crc32(os.fsencode(os.path.realpath(config.output))):08x}"
-        publish(config.manifest, write, mark)
+        publish(config.manifest, write, config.output, mark)
     finally:
         gc.set_threshold(*thresholds)
         known.close()

@@ -2,42 +2,56 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable
-from pathlib import Path
 from typing import BinaryIO
 
 from downloader.errors import DestinationError
+from downloader.files.below import name_below
+from downloader.files.directory import Entry, UnsafeFile, open_directory
 
 __all__ = ["publish"]
 
 
-def publish(path: str, write: Callable[[BinaryIO], object], mark: str = "", mode: int = 0o600) -> None:
+def publish(
+    path: str, write: Callable[[BinaryIO], object], output: str = "", mark: str = "", mode: int = 0o600
+) -> None:
     """Let ``write`` write to ``path``: beside it, and then under its name.
 
-    /dev/stderr, /dev/null or a named pipe are written to, never replaced. ``mark`` makes the name beside it
-    unique, by default the process; where it stays the same, what a killed process has left is replaced.
-    ``mode``: of the new file, less the umask. Raises DestinationError.
+    Below ``output``, the destination if there is one, no link is followed and nothing but a file is
+    replaced. Elsewhere /dev/stderr, /dev/null or a named pipe are written to, never replaced. ``mark``
+    makes the name beside it unique, by default the process; where it stays the same, what a killed process
+    has left is replaced. ``mode``: of the new file, less the umask. Raises DestinationError.
     """
     try:
-        if _is_stream(path):
-            with open(path, "wb") as file:
+        name = name_below(path, output)
+        if not name and _is_stream(path):
+            with _open_stream(path) as file:
                 write(file)
             return
-        target = Path(os.path.realpath(path))
-        temporary = target.with_name(f".downloader-{mark or os.getpid()}.tmp")
-        temporary.unlink(missing_ok=True)
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-        try:
-            with open(fd, "wb") as file:
-                write(file)
-            os.replace(temporary, target)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        above = output if name else os.path.dirname(os.path.realpath(path))
+        with open_directory(above) as directory:
+            entry = directory / (name or os.path.basename(os.path.realpath(path)))
+            if name:
+                entry.check(write=False)
+            _replace(entry, write, f".downloader-{mark or os.getpid()}.tmp", mode)
+    except UnsafeFile:
+        raise
     except OSError as error:
         raise DestinationError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def _replace(entry: Entry, write: Callable[[BinaryIO], object], leaf: str, mode: int) -> None:
+    temporary = entry.beside(leaf)
+    try:
+        with temporary.writer(mode) as file:
+            write(file)
+        temporary.rename(entry.leaf)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def _is_stream(path: str) -> bool:
@@ -45,3 +59,15 @@ def _is_stream(path: str) -> bool:
         return not stat.S_ISREG(os.stat(path).st_mode)
     except FileNotFoundError:
         return False
+
+
+def _open_stream(path: str) -> BinaryIO:
+    """Return what is no file, open for writing: a named pipe without a reader would block for ever."""
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ENXIO and stat.S_ISFIFO(os.stat(path).st_mode):
+            raise OSError(error.errno, "nobody reads this named pipe") from error
+        raise
+    os.set_blocking(fd, True)
+    return open(fd, "wb")

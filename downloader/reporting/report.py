@@ -212,16 +212,16 @@ def with_error(report: Report, error: DownloaderError) -> Report:
     return msgspec.structs.replace(report, exit_code=code, stopped_by=report.stopped_by or str(error))
 
 
-def write_json(report: Report, path: str) -> None:
-    """Write ``report`` to ``path``, whole or not at all, readable by its owner only.
+def write_json(report: Report, path: str, output: str) -> None:
+    """Write ``report`` to ``path``, whole or not at all, readable by its owner only; see ``publish``.
 
     Raises DestinationError.
     """
     text = msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"
-    publish(path, lambda file: file.write(text))
+    publish(path, lambda file: file.write(text), output)
 
 
-def write_failures(failures: Iterator[Failure], path: str) -> None:
+def write_failures(failures: Iterator[Failure], path: str, output: str) -> None:
     """Write one line of JSON for each failed file to ``path``, streamed. Raises DestinationError."""
 
     def lines() -> Iterator[bytes]:
@@ -239,7 +239,7 @@ def write_failures(failures: Iterator[Failure], path: str) -> None:
                 + b"\n"
             )
 
-    publish(path, lambda file: file.writelines(lines()))
+    publish(path, lambda file: file.writelines(lines()), output)
 
 
 def _shown_path(output: str) -> str:

@@ -16,8 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bounded_runs import Outside
 from harness import Job, command, environment
+from planting import plant
 from servers import Nth, Server, listing, ok, status
+
+from downloader.errors import DestinationError
+from downloader.reporting.published_file import publish
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 ONE = ("--workers", "1")
@@ -290,6 +295,58 @@ def test_existing_report_file_is_not_replaced(run_downloader: Run, tmp_path: Pat
     assert json.loads((tmp_path / "real").read_text())["stored"] == 1
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["d", "link", "pipe", "real"]
+
+
+@pytest.mark.parametrize(
+    ("planted", "named", "told"),
+    [
+        ("link", "d/m.jsonl", "d/m.jsonl is a symbolic link"),
+        ("new-link", "d/m.jsonl", "d/m.jsonl is a symbolic link"),
+        ("pipe", "d/m.jsonl", "d/m.jsonl is a named pipe"),
+        ("directory-link", "alias/sub/m.jsonl", "d/sub is a symbolic link, not a directory"),
+    ],
+)
+def test_what_others_have_put_into_the_destination_is_not_written_through(
+    run_downloader: Run, tmp_path: Path, planted: str, named: str, told: str
+) -> None:
+    """DEST may be of a group, or unpacked from an archive; links to DEST are the user's own."""
+    outside = Outside(tmp_path / "outside")
+    (tmp_path / "d" / "sub").mkdir(parents=True)
+    (tmp_path / "alias").symlink_to("d")
+    victim = "d/sub" if planted == "directory-link" else named
+    with Server(files={"a": ok()}) as server:
+        for option in ("--manifest", "--failures", "--report"):
+            if (tmp_path / victim).is_symlink():
+                (tmp_path / victim).unlink()
+            assert plant(planted, tmp_path / victim, outside)
+            done = run_downloader(server.url, "-o", "d", *ONE, option, named, cwd=tmp_path)
+            assert done.returncode == 2, done
+            assert f"{option}: {told}" in done.stderr
+    assert outside.now() == outside.before
+    assert not (tmp_path / "d" / "a").exists()  # found before the start
+
+
+def test_what_is_put_into_the_destination_while_the_run_is_at_work_is_not_written_through(
+    tmp_path: Path,
+) -> None:
+    outside = Outside(tmp_path / "outside")
+    target = tmp_path / "d" / "r.json"
+    target.parent.mkdir()
+    assert plant("link", target, outside)
+    with pytest.raises(DestinationError, match=r"r\.json is a symbolic link"):
+        publish(str(target), lambda file: file.write(b"new"), str(target.parent))
+    assert outside.now() == outside.before
+    assert os.listdir(target.parent) == ["r.json"]
+
+
+def test_named_pipe_without_a_reader_is_an_error(run_downloader: Run, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with Server(files={"a": ok()}) as server:
+        done = run_downloader(server.url, "-o", "d", *ONE, "--failures", "pipe", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (
+        4,
+        "downloader: error: pipe cannot be written: nobody reads this named pipe\n",
+    ), done
 
 
 def test_report_is_written_when_the_failures_file_cannot_be(run_downloader: Run, tmp_path: Path) -> None:

@@ -131,14 +131,20 @@ def test_reads_are_bounded(home: Directory) -> None:
         (home / "file").read(4)
 
 
-@pytest.mark.parametrize("mode", [0o777, 0o707])
+@pytest.mark.parametrize("mode", [0o777, 0o707, 0o1777])
 def test_a_home_that_everybody_can_write_is_refused(mode: int, tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home").chmod(mode)
     with pytest.raises(ConfigError, match="every user"):
         open_home(tmp_path / "home", write=False)
-    (tmp_path / "home").chmod(mode | 0o1000)
-    open_home(tmp_path / "home").close()
+    (tmp_path / "home").chmod(0o700)
+    (tmp_path / "home" / "below").mkdir()
+    (tmp_path / "home" / "below").chmod(mode)
+    with (
+        open_home(tmp_path / "home") as home,
+        pytest.raises(UnsafeFile, match=r"below can be written by every user; take .* \(chmod o-w\)"),
+    ):
+        (home / "below/x").exists()
 
 
 def test_another_users_home_is_read_only(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def write_cluster_manifest(
         types = next((slice_.types for slice_ in slices if slice_.types), "")
         write = writer_of(config.manifest, config.layout, rows, types, nodes=True)
         mark = f"manifest-{zlib.crc32(os.fsencode(config.journal_root)):08x}"
-        publish(config.manifest, write, mark)
+        publish(config.manifest, write, config.output, mark)
         for line in rows.remarks():
             log(line)
 

@@ -39,9 +39,9 @@ def write_results(
         if config.manifest:
             write_cluster_manifest(config, directory, list(slices), log)
         if config.failures:
-            reports.write_failures(_failures(directory, records), config.failures)
+            reports.write_failures(_failures(directory, records), config.failures, config.output)
         if config.report:
-            reports.write_json(report, config.report)
+            reports.write_json(report, config.report, config.output)
     except (DestinationError, JournalError, SourceError) as error:
         report = reports.with_error(report, error)
     return Finished(report, shown, [], {})

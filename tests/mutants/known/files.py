@@ -47,10 +47,30 @@ KNOWN = (
         (f"{OWN}test_what_the_file_system_refuses_is_told_with_the_path",),
     ),
     Mutant(
+        "a report is written through a link in DEST",
+        "what somebody has put into a shared destination has a file outside of it overwritten",
+        "name_below",
+        "os.path.samestat(found, root)",
+        "False",
+        (
+            "tests/integration/test_report.py::test_what_others_have_put_into_the_destination_is_not_written_through",
+            "tests/integration/test_report.py::"
+            "test_what_is_put_into_the_destination_while_the_run_is_at_work_is_not_written_through",
+        ),
+    ),
+    Mutant(
+        "a named pipe without a reader is waited for",
+        "a run whose --failures is such a pipe never ends",
+        "_open_stream",
+        "os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC",
+        "os.O_WRONLY | os.O_CLOEXEC",
+        ("tests/integration/test_report.py::test_named_pipe_without_a_reader_is_an_error",),
+    ),
+    Mutant(
         "a home that everybody can write is used",
         "a journal that somebody else has made is believed",
         "check_owner",
-        "found.st_mode & stat.S_IWOTH and (not found.st_mode & stat.S_ISVTX) and _has_modes(fd)",
+        "_is_everybodys(fd, found)",
         "False",
         (f"{OWN}test_a_home_that_everybody_can_write_is_refused[511]",),
     ),
