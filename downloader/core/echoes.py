@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import html
 import re
 from collections.abc import Iterable
 from typing import Final
@@ -21,7 +22,8 @@ Headers = Iterable[tuple[str, str]]
 
 _CUT: Final = "***"
 _SHORTEST_OTHER: Final = 8  # of a field whose name does not say that it is secret
-_LAYERS: Final = 3  # of percent-encoding
+_LAYERS: Final = 3  # of percent-encoding, of entities of HTML, of escapes of JSON
+_SHORTEST_CODED: Final = 8  # bytes of a secret that is found by accident in no other coding
 # Fields of requests that are no credentials, and whose values servers repeat as they should.
 _HARMLESS: Final = frozenset(
     {
@@ -47,6 +49,7 @@ _HARMLESS: Final = frozenset(
     }
 )
 _PARAMETER: Final = re.compile(r"[?&;#]([^=&;#?]{1,64})=([^&#]+)").finditer
+_ESCAPED: Final = re.compile(r"\\(?:(/)|u([0-9a-fA-F]{4}))").sub
 _ORIGIN: Final = re.compile(r"https?://[^/?#]*", re.I).match
 
 
@@ -83,11 +86,38 @@ def _parts_of_login(encoded: str) -> list[str]:
     return [encoded.rstrip("="), login, login.partition(":")[2]]
 
 
+def _codings(secret: str) -> set[str]:
+    """Return a secret in base64, behind any number of other bytes (RFC 4648), and in hexadecimal."""
+    raw = secret.encode("utf-8", "surrogateescape")
+    if len(raw) < _SHORTEST_CODED:
+        return set()
+    found = {raw.hex(), raw.hex().upper()}
+    for before in range(3):
+        whole = (before + len(raw)) // 3 * 3
+        coded = base64.b64encode((bytes(before) + raw)[:whole]).decode()
+        text = coded[-(-before * 4 // 3) :]  # without what the bytes before share
+        found |= {text, text.replace("+", "-").replace("/", "_")}
+    return found
+
+
+def _decoded(text: str) -> str:
+    """Return ``text`` with one layer less of what URLs, HTML and JSON write for a sign."""
+    if "%" in text:
+        text = unquote(text)
+    if "&" in text:
+        text = html.unescape(text)
+    if "\\" in text:
+        text = _ESCAPED(lambda hit: hit[1] or chr(int(hit[2], 16)), text)
+    return text
+
+
 class Echoes:
     """The credentials of a run, which a server may send back. ``secrets``: of all its requests."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         self._own = tuple(dict.fromkeys(secret for secret in secrets if len(secret) >= SHORTEST))
+        coded = sorted({each for secret in self._own for each in _codings(secret)})
+        self._coded = re.compile("|".join(map(re.escape, coded))) if coded else None
 
     @property
     def has_any(self) -> bool:
@@ -104,11 +134,13 @@ class Echoes:
         if pattern is None:
             return text
         found = pattern.sub(_CUT, text)
+        if self._coded is not None:
+            found = self._coded.sub(_CUT, found)
         plain = found
         for _ in range(_LAYERS):
-            if "%" not in plain:
+            before, plain = plain, _decoded(plain)
+            if plain == before:
                 break
-            plain = unquote(plain)
             if pattern.search(plain):
                 origin = _ORIGIN(found)
                 return f"{origin[0]}/{_CUT}" if origin and not pattern.search(unquote(origin[0])) else _CUT
@@ -122,7 +154,10 @@ class Echoes:
     def has(self, text: str) -> bool:
         """Return whether ``text`` has a credential of the run."""
         pattern = pattern_of(self._own) if self._own else None
-        return pattern is not None and (pattern.search(text) or pattern.search(unquote(text))) is not None
+        if pattern is None:
+            return False
+        coded = self._coded is not None and self._coded.search(text) is not None
+        return coded or (pattern.search(text) or pattern.search(_decoded(text))) is not None
 
     def _of(self, url: str, headers: Headers) -> re.Pattern[str] | None:
         own = self._own
