@@ -6,7 +6,8 @@ while fewer requests are in flight than it allows.
 
 Where the limit does not grow, fewer are tried once, and whenever more were slower or the rate has fallen.
 Fewer are kept if they are faster; after the rate has fallen also if they are as fast, since a server that
-is overloaded may take long to recover.
+is overloaded may take long to recover. As long as they are as fast, fewer still are tried: a server may be
+as slow with any number from some on.
 
 ``ConnectionLimit`` is a value, ``measured`` the function to the next one; ``Climb`` makes the measurements
 from counters that it is given.
@@ -260,6 +261,9 @@ def _judge_fewer(limit: ConnectionLimit, sample: Sample) -> ConnectionLimit:
         )
         rate = before.rate if not gained else sample.rate
         return _fewer(kept, Sample(rate, sample.busy))
+    if sample.rate >= before.rate * _AS_FAST and limit.now > 1:
+        # Nothing is lost so far, and what fewer bring may begin farther below.
+        return replace(limit, now=limit.now // 2, tries=0, gains=0)
     return replace(
         limit,
         now=limit.came_from,

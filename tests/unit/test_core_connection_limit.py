@@ -288,6 +288,16 @@ def test_fewer_are_tried_below_the_first_number() -> None:
     assert (climbing.limit.now, climbing.limit.why) == (16, "fewer were faster")
 
 
+@pytest.mark.parametrize("workers", [2, 4])
+def test_fewer_still_are_tried_where_fewer_are_as_fast(workers: int) -> None:
+    """530 files a second with up to 16 connections of all workers, 66 with any larger number."""
+    limits = slow_for(60, lambda n, now: 530.0 if n <= 16 else 66.0, workers)
+    reached = next(tick for tick, limit in enumerate(limits) if limit * workers <= 16)
+    assert reached * TICK <= 40
+    later = limits[reached:]
+    assert sum(limit * workers <= 16 for limit in later) >= 0.9 * len(later)
+
+
 @pytest.mark.parametrize("latency", [0.001, 0.1, 1.0])
 def test_healthy_server_keeps_what_it_has(latency: float) -> None:
     limits = climb(Servers(latency, rate=1000), 300)

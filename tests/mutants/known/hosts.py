@@ -93,6 +93,14 @@ KNOWN = (
         ),
     ),
     Mutant(
+        "fewer are tried once",
+        "two workers stay at four times what a server takes, at an eighth of its speed, since half is as slow",
+        "_judge_fewer",
+        "sample.rate >= before.rate * _AS_FAST and limit.now > 1",
+        "False",
+        ("tests/unit/test_core_connection_limit.py::test_fewer_still_are_tried_where_fewer_are_as_fast",),
+    ),
+    Mutant(
         "a measurement of more files than there are",
         "a server that slows down with connections keeps 32, at a third of its speed, for a short job",
         "Climb._measured",
