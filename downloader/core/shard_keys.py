@@ -187,15 +187,20 @@ def _fitting(key: str, name: str) -> str:
 def extension_of(name: str, content_type: str, url: str = "") -> str:
     """Return the extension of a member: that of ``name``, else of ``content_type``, else ``bin``.
 
-    Where the name comes from ``url``, its query has none, nor have the parameters of its path, nor has
-    ``index.html`` where the path ends in a slash.
+    One of digits alone, as of a version, counts only where the type says nothing. Where the name comes from
+    ``url``, its query has none, nor have the parameters of its path, nor has ``index.html`` where the path
+    ends in a slash.
     """
     if "?" in name or ";" in name:
         name = _without_parameters(split_query(name, url)[0], url)
     extension = _split(name)[1].lower()
     if extension == "html" and is_invented(name, url):
         extension = ""
-    return extension or _of_type(content_type)
+    if not extension:
+        return _of_type(content_type)
+    if extension.isdigit() and (known := _of_type(content_type)) != UNKNOWN:
+        return known  # a number, as of a version: the type says more
+    return extension
 
 
 def _without_parameters(name: str, url: str) -> str:

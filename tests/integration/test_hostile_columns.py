@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -252,16 +253,16 @@ def test_text_that_is_not_utf8(server: Server, run_downloader: Run, tmp_path: Pa
     assert nested == [["\udcffx"], ["y"], ["z"]]
 
 
-OUT_OF_RANGE = "<value out of range: 4611686018427387904>"
+FAR = "148108-07-06T14:00:27.387904"
 
 
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
-        (pa.timestamp("us"), OUT_OF_RANGE),
-        (pa.timestamp("us", "Europe/Berlin"), "17036-07-06T14:00:27.387904Z"),
+        (pa.timestamp("us"), FAR),
+        (pa.timestamp("us", "Europe/Berlin"), f"{FAR}Z"),
         (pa.duration("ms"), "PT4611686018427387.904S"),
-        (pa.struct([("x", pa.timestamp("us"))]), {"x": OUT_OF_RANGE}),
+        (pa.struct([("x", pa.timestamp("us"))]), {"x": FAR}),
         (pa.list_(pa.duration("s")), ["PT4611686018427387904S"]),
     ],
     ids=str,
@@ -277,6 +278,12 @@ def test_value_that_python_cannot_have_changes_no_other(kind: pa.DataType, said:
     assert found[:3] == column.slice(0, 3).to_pylist()
     assert found[3] == said
     assert [values_of(column.slice(at, 1)) for at in range(4)] == [[value] for value in found]
+
+
+def test_dates_of_any_year_are_told_as_they_are() -> None:
+    days = pa.array([10**7, -(10**6), 2**31 - 1, 0], pa.int32()).view(pa.date32())
+    assert values_of(days) == ["29349-01-26", "-0768-02-04", "5881580-07-11", date(1970, 1, 1)]
+    assert values_of(pa.array([10**15 + 1], pa.int64()).view(pa.date64())) == ["33658-09-27"]
 
 
 @pytest.mark.parametrize("lane", ["auto", pytest.param("requests", marks=pytest.mark.slow)])

@@ -66,6 +66,10 @@ def test_long_names_get_a_digest() -> None:
         (".hidden", "text/plain", "txt"),
         ("a.%3Fx", "", "bin"),
         ("a." + "x" * 13, "nonsense", "bin"),
+        ("10.1234/D.1", "image/png", "png"),
+        ("archive.001", "application/octet-stream", "001"),
+        ("archive.001", "", "001"),
+        ("clip.mp4", "image/png", "mp4"),
     ],
 )
 def test_extension_is_of_the_name_else_of_the_type(name: str, content_type: str, expected: str) -> None:

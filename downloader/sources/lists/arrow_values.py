@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from downloader.core.column_types import UNKNOWN
@@ -12,6 +13,9 @@ from downloader.core.column_types import UNKNOWN
 __all__ = ["field_at", "fields_of", "kind_at", "load_pyarrow", "size_of", "values_of"]
 
 _PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_DAY: Final = 86400  # seconds
+_CYCLE_YEARS: Final = 400  # after which the calendar repeats itself
+_CYCLE: Final = 146097 * _DAY
 
 
 def load_pyarrow() -> Any:
@@ -154,11 +158,31 @@ def _leaf(column: Any) -> Any:
             # Perhaps this system does not know the zone. The time is that of UTC, whatever the zone is.
             (value,) = values_of(column.cast(pyarrow.timestamp(kind.unit, "UTC")))
             return value
-        text = str(column.cast("string")[0].as_py())
+        if types.is_timestamp(kind):
+            zone = "Z" if kind.tz else ""
+            return _moment(column.cast("int64")[0].as_py(), _PER_SECOND[kind.unit]) + zone
+        if types.is_date32(kind):
+            return _date(column.cast("int32")[0].as_py())
+        if types.is_date64(kind):
+            return _date(column.cast("int64")[0].as_py() // (_DAY * 1000))
+        return str(column.cast("string")[0].as_py())
     except Exception:
         return f"<a value of type {kind}>"
-    is_time = types.is_timestamp(kind) and not text.startswith("<")  # else it says "out of range"
-    return text.replace(" ", "T", 1) if is_time else text
+
+
+def _date(days: int) -> str:
+    return _moment(days * _DAY, 1).partition("T")[0]
+
+
+def _moment(ticks: int, per_second: int) -> str:
+    """Return a time since 1970 as ISO 8601 has it, in any year: Arrow's own text has years of 16 bits."""
+    seconds, rest = divmod(ticks, per_second)
+    cycles, seconds = divmod(seconds, _CYCLE)
+    moment = datetime(1970, 1, 1) + timedelta(seconds=seconds)
+    year = moment.year + _CYCLE_YEARS * cycles
+    digits = len(str(per_second)) - 1
+    fraction = f".{rest:0{digits}}" if digits else ""
+    return f"{'-' if year < 0 else ''}{abs(year):04}{moment.strftime('-%m-%dT%H:%M:%S')}{fraction}"
 
 
 def _duration(ticks: int, per_second: int) -> str:

@@ -94,7 +94,7 @@ KNOWN = (
     ),
     Mutant(
         "fewer are tried once",
-        "two workers stay at four times what a server takes, at an eighth of its speed, since half is as slow",
+        "two workers stay beyond what a server takes, at an eighth of its speed, since half is as slow",
         "_judge_fewer",
         "sample.rate >= before.rate * _AS_FAST and limit.now > 1",
         "False",
