@@ -53,6 +53,11 @@ def executor(number):
     WORKER.submit(request, number).result()
 
 
+def work_after(number):
+    # It has the result while it goes on.
+    WORKER.submit(lambda: (request(number), time.sleep(0.3))).result()
+
+
 def steps(number):
     # Two lead to one another; then all are due at once.
     BEFORE.append(gevent.getcurrent())
@@ -123,6 +128,11 @@ RUNS = [
     {
         "name": "executor",
         "COMMAND": ["python", "turns_of_starters.py", "executor"],
+        "EXPECT": {"verdict": "none", "error": "*greenlets waited at turns_of_starters.py:*"},
+    },
+    {
+        "name": "work after",
+        "COMMAND": ["python", "turns_of_starters.py", "work_after"],
         "EXPECT": {"verdict": "none", "error": "*greenlets waited at turns_of_starters.py:*"},
     },
     {

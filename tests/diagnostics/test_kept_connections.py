@@ -46,6 +46,24 @@ session.mount("https://", requests.adapters.HTTPAdapter(pool_maxsize=1, pool_blo
 session.get(URL + "login")
 gevent.joinall([gevent.spawn(session.get, URL + str(number)) for number in range(6)])
 """
+WORKER = """
+import queue
+
+asked = queue.Queue()
+
+def work():
+    for number, done in iter(asked.get, None):
+        session.get(URL + str(number))
+        done()
+
+def get(number):
+    answered = threading.Event()
+    asked.put((number, answered.set))
+    answered.wait()
+
+gevent.spawn(work)
+gevent.joinall([gevent.spawn(get, number) for number in range(10)])
+"""
 
 
 @pytest.fixture
@@ -73,3 +91,10 @@ def test_login_of_two_requests_on_a_kept_connection(checked):
 def test_pool_of_one_with_a_kept_connection(checked):
     answer = checked(NARROW)
     assert (answer.code, answer.cause[0]) == (1, "pool-of-one"), answer
+
+
+def test_worker_that_answers_by_a_callback_on_a_kept_connection(checked):
+    """It is let on once, and each of its next requests has to be seen as well."""
+    answer = checked(WORKER)
+    assert answer.code == 4, answer
+    assert "greenlets waited at app.py:25 while 1 used one" in answer.line

@@ -21,6 +21,7 @@ _OBSERVES = 0.3  # seconds in which the program's other greenlets may come to a 
 _QUIET = 0.1  # seconds without another one after which no more are expected
 _LOOKS = 0.01
 _ENDS = 2.0  # seconds in which a request of the program should end for which others wait
+_LATE = 0.5  # seconds in which a result follows
 _STEPS = 4  # requests after which those that have had the turn must be as many as make no turns
 
 
@@ -36,13 +37,15 @@ class Arrivals(object):
         self._sleep = sys.modules["gevent.hub"].sleep  # type: Callable[[float], None]
         self._came = []  # type: List[Any]  # those that are stopped now
         self._at = {id(stopped): frame}  # type: Dict[int, Any]  # of each that was: the frame that connects
+        self._waits = []  # type: List[turns.Wait]  # those that waited while the first of them was stopped
         # What a greenlet does that is let on, while it is seen whether the turn is passed on.
         self._lingers = None  # type: Optional[Callable[[Any], None]]
 
     def has(self, greenlet):
         # type: (Any) -> bool
-        """Return whether ``greenlet`` was stopped before."""
-        return id(greenlet) in self._at
+        """Return whether ``greenlet`` was stopped before, and may make a further request with that turn."""
+        with_it = all(each.stays() for each in self._waits)
+        return self._lingers is None and id(greenlet) in self._at and with_it
 
     def stop(self, greenlet, frame):
         # type: (Any, Optional[FrameType]) -> None
@@ -74,6 +77,7 @@ class Arrivals(object):
         if not connecting.may_take_turns():
             return
         alone = not connecting.using(places)
+        self._waits = connecting.waits + connecting.line
         self._look_again(connecting)
         if connecting.may_be_idle():
             if self._pass_on(connecting):
@@ -92,13 +96,13 @@ class Arrivals(object):
         self._came = []
         self._pause.let_on()
 
-    def _until_quiet(self, goes_on):
-        # type: (Callable[[], bool]) -> bool
+    def _until_quiet(self, goes_on, most=_ENDS):
+        # type: (Callable[[], bool], float) -> bool
         """Return when somebody ``goes_on`` or has come to a connection, and since then nobody more has.
 
-        Return whether anybody did; ``goes_on`` is called at each look.
+        Return whether anybody did; ``goes_on`` is called at each look, for ``most`` seconds.
         """
-        latest, last, count = clocks.clock() + _ENDS, None, 0  # type: float, Optional[float], int
+        latest, last, count = clocks.clock() + most, None, 0  # type: float, Optional[float], int
         while clocks.clock() < latest and (last is None or _idle() - last < _QUIET):
             self._sleep(_LOOKS)
             if (goes_on() and last is None) or len(self._came) > count:
@@ -118,6 +122,9 @@ class Arrivals(object):
 
         self._let_on()
         self._until_quiet(goes_on)
+        if not seen["moved"] and connecting.awaits_results():
+            # Who makes the request may do something else before it gives the result.
+            self._until_quiet(lambda: goes_on() and seen["moved"], _LATE)
         # One that connects once more has come to the next request.
         ended = seen["ended"] or self._is_stopped_in(self._came)
         connecting.look_again(self._places(), self._stopped, seen["moved"], ended)

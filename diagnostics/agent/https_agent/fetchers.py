@@ -369,6 +369,12 @@ class Connecting(object):
         """Note that nobody waits for a turn: what they wait for is not around each request."""
         self.sharing.waiting = []
 
+    def awaits_results(self):
+        # type: () -> bool
+        """Return whether so many wait for results of others that they may take turns."""
+        results = [each for each in self.waits if each.kind == turns.RESULT]
+        return turns.stand(self.sharing.using, results)
+
     def waits_for(self, places):
         # type: (List[turns.Place]) -> bool
         """Return whether of those that waited so many still do at ``places`` that they may take turns."""

@@ -23,6 +23,22 @@ TRUSTED = "tests/diagnostics/test_harmless.py::test_what_is_trusted_stays_so_whe
 
 KNOWN = (
     Mutant(
+        "a worker on a kept connection is stopped once",
+        "a program whose only worker answers by callbacks is called concurrent",
+        "Arrivals.has",
+        "self._lingers is None and id(greenlet) in self._at and with_it",
+        "id(greenlet) in self._at",
+        (f"{KEPT}test_worker_that_answers_by_a_callback_on_a_kept_connection",),
+    ),
+    Mutant(
+        "a result that comes late is of no turn",
+        "a program whose executor of one works on after each request is called concurrent",
+        "Arrivals._look_again",
+        "connecting.awaits_results()",
+        "False",
+        (f"{SCENARIO}[turns_of_starters/work after]",),
+    ),
+    Mutant(
         "who waits for a condition waits for a turn",
         "a program whose workers take their jobs by a condition has no verdict",
         "_wait",
