@@ -196,7 +196,8 @@ def _own_directory(path: str, journal_root: str) -> str | None:
     above: str = os.path.dirname(os.path.realpath(path))
     home = "" if is_bucket(journal_root) else os.path.join(journal_root, HOME)
     while (parent := os.path.dirname(above)) != above:
-        if os.path.basename(above) == HOME or (os.path.exists(home) and os.path.samefile(above, home)):
+        is_home = os.path.exists(home) and os.path.exists(above) and os.path.samefile(above, home)
+        if os.path.basename(above) == HOME or is_home:
             return above
         above = parent
     return None
@@ -205,12 +206,15 @@ def _own_directory(path: str, journal_root: str) -> str | None:
 def check_writable(option: str, path: str, output: str) -> None:
     """Raise ConfigError if a report cannot be written, so that this is found before the job."""
     parent = os.path.dirname(os.path.abspath(path))
-    if os.path.isdir(path):
+    if os.path.isdir(path) or path.endswith("/"):
         raise ConfigError(f"{option}: {path} is a directory")
     if output and parent == os.path.abspath(output) and not os.path.exists(parent):
         return  # the run creates it
     if not os.path.isdir(parent):
         raise ConfigError(f"{option}: the directory {parent} does not exist")
+    target = os.path.dirname(os.path.realpath(path))
+    if not os.path.isdir(target):
+        raise ConfigError(f"{option}: {path} is a link into {target}, which is not there")
     _check_below(option, path, output)
     if not os.access(path if os.path.exists(path) else parent, os.W_OK):
         raise ConfigError(f"{option}: {path}: Permission denied")

@@ -9,7 +9,8 @@ import base64
 import binascii
 import html
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Set
+from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote
 
@@ -42,12 +43,15 @@ _HARMLESS: Final = frozenset(
         "pragma",
         "prefer",
         "range",
+        "referer",
         "te",
         "upgrade-insecure-requests",
         "user-agent",
         "x-requested-with",
     }
 )
+# A value like this, of what is not called a secret, is none: `imagenet`, `dark`, `true-love`.
+_WORDS: Final = re.compile(r"[A-Za-z]?[a-z]*(?:[ _.,;/-][A-Za-z]?[a-z]*)*").fullmatch
 _PARAMETER: Final = re.compile(r"[?&;#]([^=&;#?]{1,64})=([^&#]+)").finditer
 _ESCAPED: Final = re.compile(r"\\(?:(/)|u([0-9a-fA-F]{4}))").sub
 _ORIGIN: Final = re.compile(r"https?://[^/?#]*", re.I).match
@@ -68,14 +72,30 @@ def secrets_of_headers(headers: Headers) -> list[str]:
         if lower in _HARMLESS or lower.startswith("sec-"):
             continue
         is_secret = lower in ("cookie", "authorization", "proxy-authorization") or is_secret_param(name)
-        values = [value, *value.split(None, 1)[1:]]
         if lower == "cookie":
-            values += [each.partition("=")[2].strip() for each in value.split(";")]
+            found += _secrets_of_cookies(value)
+            continue
+        values = [value, *value.split(None, 1)[1:]]
         if lower.endswith("authorization") and value[:6].lower() == "basic ":
             values += _parts_of_login(value[6:].strip())
-        least = SHORTEST if is_secret else _SHORTEST_OTHER
-        found += [each for each in values if len(each) >= least]
+        found += [each for each in values if _may_be_secret(each, is_secret)]
     return found
+
+
+def _secrets_of_cookies(cookies: str) -> list[str]:
+    found = [cookies]
+    for each in cookies.split(";"):
+        name, _, value = each.strip().partition("=")
+        if len(value) >= SHORTEST and (is_secret_param(name) or not _WORDS(value)):
+            found.append(value)
+    return found
+
+
+def _may_be_secret(value: str, is_secret: bool) -> bool:
+    """Return whether ``value`` may be a secret, of what is called one (``is_secret``) or is not."""
+    if is_secret:
+        return len(value) >= SHORTEST
+    return len(value) >= _SHORTEST_OTHER and not _WORDS(value)
 
 
 def _parts_of_login(encoded: str) -> list[str]:
@@ -86,7 +106,8 @@ def _parts_of_login(encoded: str) -> list[str]:
     return [encoded.rstrip("="), login, login.partition(":")[2]]
 
 
-def _codings(secret: str) -> set[str]:
+@lru_cache(1024)
+def _codings(secret: str) -> Set[str]:
     """Return a secret in base64, behind any number of other bytes (RFC 4648), and in hexadecimal."""
     raw = secret.encode("utf-8", "surrogateescape")
     if len(raw) < _SHORTEST_CODED:
@@ -98,6 +119,16 @@ def _codings(secret: str) -> set[str]:
         text = coded[-(-before * 4 // 3) :]  # without what the bytes before share
         found |= {text, text.replace("+", "-").replace("/", "_")}
     return found
+
+
+def _layers(text: str) -> Iterator[str]:
+    """Yield ``text``, and what it is when the codings around it are taken away, one after the other."""
+    yield text
+    for _ in range(_LAYERS):
+        before, text = text, _decoded(text)
+        if text == before:
+            break
+        yield text
 
 
 def _decoded(text: str) -> str:
@@ -130,21 +161,27 @@ class Echoes:
         ``url``, ``headers``: of the request, which may have some of its own. Of a URL that has one in a
         spelling of its own, its origin is left; of another text nothing.
         """
-        pattern = self._of(url, headers) if text else None
+        own = self._of(url, headers) if text else ()
+        pattern = pattern_of(own) if own else None
         if pattern is None:
             return text
         found = pattern.sub(_CUT, text)
         if self._coded is not None:
             found = self._coded.sub(_CUT, found)
-        plain = found
-        for _ in range(_LAYERS):
-            before, plain = plain, _decoded(plain)
-            if plain == before:
-                break
-            if pattern.search(plain):
-                origin = _ORIGIN(found)
-                return f"{origin[0]}/{_CUT}" if origin and not pattern.search(unquote(origin[0])) else _CUT
+        of_request = own[len(self._own) :]
+        if self._is_there(pattern, of_request, found):
+            origin = _ORIGIN(found)
+            return f"{origin[0]}/{_CUT}" if origin and not pattern.search(unquote(origin[0])) else _CUT
         return found
+
+    def _is_there(self, pattern: re.Pattern[str], of_request: tuple[str, ...], text: str) -> bool:
+        """Return whether ``text`` has a credential, in whatever coding."""
+        for plain in _layers(text):
+            if pattern.search(plain) or (self._coded is not None and self._coded.search(plain)):
+                return True
+            if any(form in plain for secret in of_request for form in _codings(secret)):
+                return True
+        return False
 
     def cut_url(self, at: str, url: str = "", headers: Headers = ()) -> str:
         """Return the URL ``at``, to which a server has redirected, without all that may be secret."""
@@ -154,18 +191,16 @@ class Echoes:
     def has(self, text: str) -> bool:
         """Return whether ``text`` has a credential of the run."""
         pattern = pattern_of(self._own) if self._own else None
-        if pattern is None:
-            return False
-        coded = self._coded is not None and self._coded.search(text) is not None
-        return coded or (pattern.search(text) or pattern.search(_decoded(text))) is not None
+        return pattern is not None and self._is_there(pattern, (), text)
 
-    def _of(self, url: str, headers: Headers) -> re.Pattern[str] | None:
+    def _of(self, url: str, headers: Headers) -> tuple[str, ...]:
+        """Return the credentials of the run, and those of a request to ``url`` with ``headers``."""
         own = self._own
         if "=" in url or "@" in url:
             own = (*own, *_secrets_of_url(url))
         if headers:
             own = (*own, *secrets_of_headers(headers))
-        return pattern_of(own) if own else None
+        return own
 
 
 def _secrets_of_url(url: str) -> list[str]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
+import select
 import stat
 from collections.abc import Callable
-from typing import BinaryIO
+from typing import IO, Any, BinaryIO, cast
 
 from downloader.errors import DestinationError
 from downloader.files.below import name_below
@@ -14,10 +16,12 @@ from downloader.files.directory import Entry, UnsafeFile, open_directory
 
 __all__ = ["publish"]
 
+Write = Callable[[BinaryIO], object]
 
-def publish(
-    path: str, write: Callable[[BinaryIO], object], output: str = "", mark: str = "", mode: int = 0o600
-) -> None:
+_PATIENCE = 60.0  # seconds in which a reader of a named pipe must take something
+
+
+def publish(path: str, write: Write, output: str = "", mark: str = "", mode: int = 0o600) -> None:
     """Let ``write`` write to ``path``: beside it, and then under its name.
 
     Below ``output``, the destination if there is one, no link is followed and nothing but a file is
@@ -29,7 +33,7 @@ def publish(
         name = name_below(path, output)
         if not name and _is_stream(path):
             with _open_stream(path) as file:
-                write(file)
+                write(cast("BinaryIO", file))
             return
         above = output if name else os.path.dirname(os.path.realpath(path))
         with open_directory(above) as directory:
@@ -43,7 +47,7 @@ def publish(
         raise DestinationError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
-def _replace(entry: Entry, write: Callable[[BinaryIO], object], leaf: str, mode: int) -> None:
+def _replace(entry: Entry, write: Write, leaf: str, mode: int) -> None:
     temporary = entry.beside(leaf)
     try:
         with temporary.writer(mode) as file:
@@ -61,7 +65,7 @@ def _is_stream(path: str) -> bool:
         return False
 
 
-def _open_stream(path: str) -> BinaryIO:
+def _open_stream(path: str) -> IO[bytes]:
     """Return what is no file, open for writing: a named pipe without a reader would block for ever."""
     try:
         fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -69,5 +73,30 @@ def _open_stream(path: str) -> BinaryIO:
         if error.errno == errno.ENXIO and stat.S_ISFIFO(os.stat(path).st_mode):
             raise OSError(error.errno, "nobody reads this named pipe") from error
         raise
+    if stat.S_ISFIFO(os.fstat(fd).st_mode):
+        return io.BufferedWriter(_Pipe(fd))
     os.set_blocking(fd, True)
     return open(fd, "wb")
+
+
+class _Pipe(io.RawIOBase):
+    """A pipe that is written to as its reader takes something, which may stop for a while only."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd, self._is_stuck = fd, False
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        poll = select.poll()
+        poll.register(self._fd, select.POLLOUT)
+        self._is_stuck = self._is_stuck or not poll.poll(_PATIENCE * 1000)
+        if self._is_stuck:
+            raise OSError(errno.ETIMEDOUT, "what reads this pipe takes nothing any more")
+        return os.write(self._fd, data)
+
+    def close(self) -> None:
+        if not self.closed:
+            os.close(self._fd)
+        super().close()

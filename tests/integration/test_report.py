@@ -22,6 +22,7 @@ from planting import plant
 from servers import Nth, Server, listing, ok, status
 
 from downloader.errors import DestinationError
+from downloader.reporting import published_file
 from downloader.reporting.published_file import publish
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -304,6 +305,9 @@ def test_existing_report_file_is_not_replaced(run_downloader: Run, tmp_path: Pat
         ("new-link", "d/m.jsonl", "d/m.jsonl is a symbolic link"),
         ("pipe", "d/m.jsonl", "d/m.jsonl is a named pipe"),
         ("directory-link", "alias/sub/m.jsonl", "d/sub is a symbolic link, not a directory"),
+        ("link", "inner/m.jsonl", "d/sub/m.jsonl is a symbolic link"),
+        ("link", "inner/../m.jsonl", "d/m.jsonl is a symbolic link"),
+        ("link", "own.jsonl", "d/sub/m.jsonl is a symbolic link"),
     ],
 )
 def test_what_others_have_put_into_the_destination_is_not_written_through(
@@ -313,7 +317,9 @@ def test_what_others_have_put_into_the_destination_is_not_written_through(
     outside = Outside(tmp_path / "outside")
     (tmp_path / "d" / "sub").mkdir(parents=True)
     (tmp_path / "alias").symlink_to("d")
-    victim = "d/sub" if planted == "directory-link" else named
+    (tmp_path / "inner").symlink_to("d/sub")
+    (tmp_path / "own.jsonl").symlink_to("d/sub/m.jsonl")
+    victim = "d/sub" if planted == "directory-link" else told.partition(" ")[0]
     with Server(files={"a": ok()}) as server:
         for option in ("--manifest", "--failures", "--report"):
             if (tmp_path / victim).is_symlink():
@@ -347,6 +353,27 @@ def test_named_pipe_without_a_reader_is_an_error(run_downloader: Run, tmp_path: 
         4,
         "downloader: error: pipe cannot be written: nobody reads this named pipe\n",
     ), done
+
+
+def test_named_pipe_whose_reader_stops_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(published_file, "_PATIENCE", 0.1)
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with pytest.raises(DestinationError, match="pipe cannot be written: what reads this pipe takes"):
+            publish(str(tmp_path / "pipe"), lambda file: file.write(bytes(1 << 20)))
+    finally:
+        os.close(reader)
+
+
+def test_link_to_where_nothing_is_is_found_before_the_start(run_downloader: Run, tmp_path: Path) -> None:
+    (tmp_path / "r.json").symlink_to("missing/r.json")
+    with Server(files={"a": ok()}) as server:
+        for _ in range(2):  # also with a journal
+            done = run_downloader(server.url, "-o", "d", *ONE, "--report", "r.json", cwd=tmp_path)
+            assert done.returncode == 2, done
+            assert "r.json is a link into " in done.stderr
+            run_downloader(server.url, "-o", "d", *ONE, cwd=tmp_path)
 
 
 def test_report_is_written_when_the_failures_file_cannot_be(run_downloader: Run, tmp_path: Path) -> None:

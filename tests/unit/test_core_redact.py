@@ -8,13 +8,13 @@ import json
 import re
 import time
 from collections.abc import Callable
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from downloader.core.echoes import Echoes
+from downloader.core.echoes import Echoes, secrets_of_headers
 from downloader.core.redact import is_secret_param, redact, redact_url
 
 SECRET = "hunter2Zq"
@@ -250,6 +250,38 @@ def test_what_a_server_writes_in_another_coding_is_cut(spell: Callable[[str], st
         assert not any(each.lower() in cut.lower() for each in (coded, *kept)), cut
         assert echoes.has(text)
     assert Echoes(["another-secret"]).cut(f'"{coded}"') == f'"{coded}"'
+
+
+@pytest.mark.parametrize("of_run", [True, False])
+@pytest.mark.parametrize("around", [quote, html.escape, lambda text: quote(quote(text, safe=""))])
+@pytest.mark.parametrize(
+    "code", [lambda raw: base64.b64encode(raw).decode(), lambda raw: raw.hex(), lambda raw: raw.decode()]
+)
+def test_what_a_server_writes_in_a_coding_of_a_coding_is_cut(
+    code: Callable[[bytes], str], around: Callable[[str], str], of_run: bool
+) -> None:
+    secret = "Zq8?>Lm3x>>?/+tok"
+    echoes, own = (Echoes([secret]), []) if of_run else (Echoes([]), [("X-Token", secret)])
+    for text in (f"http://h/x?next={around(code(secret.encode()))}", f'"{around(code(secret.encode()))}"'):
+        assert "***" in echoes.cut(text, "", own)
+        assert code(secret.encode()) not in unquote(html.unescape(echoes.cut(text, "", own)))
+        assert not of_run or echoes.has(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("X-Dataset", "imagenet"),
+        ("Cookie", "theme=dark; consent=true; lang=image"),
+        ("Referer", "https://site.example/gallery/7"),
+    ],
+)
+def test_words_are_no_credentials(name: str, value: str) -> None:
+    for text in ("imagenet_0001.jpg", "dark-room.jpg", "image/png", "https://site.example/gallery/7/a.png"):
+        assert Echoes(secrets_of_headers([(name, value)])).cut(text) == text
+        assert Echoes([]).cut(text, "", [(name, value)]) == text
+    assert secrets_of_headers([("X-Session", "dark"), ("Cookie", "sid=dark; a=b7f3x")])[0] == "dark"
+    assert {"dark", "b7f3x"} <= set(secrets_of_headers([("Cookie", "sid=dark; a=b7f3x")]))
 
 
 @given(ALIEN, SECRET_NAMES, URLISH, URLISH, st.sampled_from("?&;#"))

@@ -50,8 +50,8 @@ KNOWN = (
         "a report is written through a link in DEST",
         "what somebody has put into a shared destination has a file outside of it overwritten",
         "name_below",
-        "os.path.samestat(found, root)",
-        "False",
+        "_as_written(path, root) or _in_fact(path, root)",
+        "''",
         (
             "tests/integration/test_report.py::test_what_others_have_put_into_the_destination_is_not_written_through",
             "tests/integration/test_report.py::"

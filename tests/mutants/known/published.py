@@ -145,7 +145,7 @@ KNOWN = (
     Mutant(
         "what a server sends back is published",
         "a redirect to a path with the token that the server got stands in manifests, rows and KEY.json",
-        "Echoes._of",
+        "Echoes.cut",
         "pattern_of(own) if own else None",
         "None",
         (f"{SECRETS}test_what_a_server_sends_back_of_credentials_is_cut[tar-requests]",),
