@@ -521,6 +521,14 @@ class Scheduler(Generic[J]):
         host.rounds = 1
         self.pause(host, until, asked=False)
 
+    def make_roomy(self, host: Host) -> None:
+        """Start the jobs of ``host`` as before: it was ``crowded``, and others use it no more."""
+        host.rounds = 0
+        host.not_before = 0.0
+        host.allowed = host.limit
+        self._rouse(host)
+        self._list(host)
+
     @property
     def resting_hosts(self) -> list[Host]:
         """Return the hosts that are failing or paused and have jobs, or had."""

@@ -35,6 +35,7 @@ _PROBES = 5
 _LATE = 0.9  # of a pause
 _CROWDED = 2.0  # seconds between two attempts to get a connection that others have
 _ROOM = 30.0  # seconds for which others close what they do not use
+_SERVED = 5.0  # seconds in which others note again that a host serves them
 _SPAN = 2 * NOTE_EVERY  # seconds by which a note may be late
 
 
@@ -115,10 +116,7 @@ class HostFailures:
             # It has answered meanwhile, so it takes no more connections than it has.
             self.refused += error.transient
             return self._policy.delay(1, random())
-        if error.turned_away and self._others_are_answered(host, trouble, began, now):
-            before = host.rounds
-            begins = schedule.failed(host, began, now) > before
-            self._wait_for_room(host, trouble, now, begins=begins)
+        if error.turned_away and self._takes_no_more(host, trouble, began, now):
             return 0.0
         down = host.rounds > 0
         known, elsewhere = self._look_around(host, trouble, blame, began, now)
@@ -186,12 +184,24 @@ class HostFailures:
             return known or reached_at > 0.0, reached_at > max(since, now - self._in_use)
         return known, False
 
+    def _takes_no_more(self, host: Host, trouble: Trouble, began: float, now: float) -> bool:
+        """Pause ``host``, which has closed a connection at once, if others have all that it takes."""
+        schedule, before, was_crowded = self._schedule, host.rounds, trouble.crowded
+        trouble.crowded = self._others_are_answered(host, trouble, began, now)
+        if trouble.crowded:
+            begins = schedule.failed(host, began, now) > before
+            self._wait_for_room(host, trouble, now, begins=begins)
+        elif was_crowded and host.asked_until < now:
+            schedule.make_roomy(host)
+        return trouble.crowded
+
     def _others_are_answered(self, host: Host, trouble: Trouble, began: float, now: float) -> bool:
         """Return whether ``host`` answers other workers, and closes each connection of this one at once."""
         if not trouble.is_turned_away(began, answered=host.answered > 0):
             return False
         since = trouble.turned_away_since if host.answered else 0.0
-        return self._reached.answered_at(host.key) > max(since, now - self._in_use)
+        # What this worker has noted itself says nothing about others.
+        return self._reached.answered_at(host.key) > max(since, host.noted_answer, now - _SERVED)
 
     def _wait_for_room(self, host: Host, trouble: Trouble, now: float, *, begins: bool) -> None:
         """Pause ``host``, which takes no connection though others reach it; ``begins``: a round."""

@@ -404,8 +404,8 @@ class Worker:
         if self.draining and not self.schedule.in_flight:
             self._idle.set()
 
-    def host_answered(self, host: Host) -> None:
-        """Note, for other workers, that ``host`` has answered."""
+    def host_serves(self, host: Host) -> None:
+        """Note, for other workers, that ``host`` has sent a file."""
         self.hosts.answers(host, monotonic())
 
     def host_succeeded(self, host: Host, count: int = 1, *, again: bool = False) -> None:
@@ -559,7 +559,7 @@ class Worker:
         now = monotonic()
         for connection in self.pipelined.awaiting:
             if connection.slot is not None and connection.last_received > now - 2 * NOTE_EVERY:
-                note = self.hosts.answers if connection.is_answered else self.hosts.reached
+                note = self.hosts.answers if connection.is_served else self.hosts.reached
                 note(connection.slot, now)
         for greenlet, task in self.slow.fetching.items():
             if self.slow.received(greenlet):

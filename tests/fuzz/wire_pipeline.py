@@ -285,7 +285,7 @@ class Owner:
         assert self.active >= 0
         self.soon()
 
-    def host_answered(self, host: Host) -> None:
+    def host_serves(self, host: Host) -> None:
         pass
 
     def host_succeeded(self, host: Host, count: int = 1, *, again: bool = False) -> None:

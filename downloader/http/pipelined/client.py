@@ -284,9 +284,9 @@ class PipelinedClient:
         """Count one more request for each of ``tasks``."""
         self._owner.requested_again(tasks)
 
-    def host_answered(self, host: Host) -> None:
-        """Tell that ``host`` has answered on one more connection."""
-        self._owner.host_answered(host)
+    def host_serves(self, host: Host) -> None:
+        """Tell that one more connection to ``host`` has brought a file."""
+        self._owner.host_serves(host)
 
     def out_of_order(self, host: str, files: int) -> None:
         """Tell that ``host`` answers out of order, so that ``files`` stored files may be wrong."""

@@ -254,11 +254,11 @@ class PipelinedConnection:
                 if not isinstance(body, Exception):
                     self._good = True
                     self._transport.succeeded()
+                    if self.slot is not None:
+                        self._client.host_serves(self.slot)
                     break
         if not self.served:
             self._transport.proven()
-            if self.slot is not None:
-                self._client.host_answered(self.slot)
             if self.parser.parser.get_http_version() == "1.0":
                 self.origin_state.disable_pipelining("HTTP/1.0")
         self.served += fresh
@@ -507,13 +507,14 @@ class PipelinedConnection:
                 origin_state.broke()
                 self.requeue_outstanding()
                 return
-        error.turned_away = error.code == "reset" and not self.is_answered
+        has_any = self.served or parser.in_message or parser.headers_complete
+        error.turned_away = error.code == "reset" and not has_any
         self.fail(error)
 
     @property
-    def is_answered(self) -> bool:
-        """Return whether anything of a response has come."""
-        return bool(self.served or self.parser.in_message or self.parser.headers_complete)
+    def is_served(self) -> bool:
+        """Return whether it has brought a file, or brings its first one."""
+        return self._good or (self.parser.headers_complete and self.parser.refusal is None)
 
     def _is_idle_timeout(self) -> bool:
         """Return whether the one response is a 408 that was sent before the request arrived.

@@ -56,8 +56,8 @@ class Owner(Protocol):
     def release(self, host: Host) -> None:
         """Free a slot of ``host``."""
 
-    def host_answered(self, host: Host) -> None:
-        """Report that a connection to ``host`` has a response, whose files may not be known to be good."""
+    def host_serves(self, host: Host) -> None:
+        """Report that one more connection to ``host`` has brought a file, if it is not stored yet."""
 
     def host_succeeded(self, host: Host, count: int = 1, *, again: bool = False) -> None:
         """Report ``count`` successful responses of ``host``; ``again``: the last of them to a retry."""
@@ -95,7 +95,7 @@ class ConnectionOwner(Protocol):
     def depth_reached(self, depth: int) -> None:
         """Keep enough tasks ready for ``depth``, which an origin uses from now on."""
 
-    def host_answered(self, host: Host) -> None:
+    def host_serves(self, host: Host) -> None:
         """See ``Owner``."""
 
     def idle(self, connection: Any) -> None:

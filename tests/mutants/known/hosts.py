@@ -55,7 +55,7 @@ KNOWN = (
         "connections that are closed at once are the file's fault",
         "a worker whose connections a server closes fails the files, while another one has all of them",
         "HostFailures._others_are_answered",
-        "self._reached.answered_at(host.key) > max(since, now - self._in_use)",
+        "self._reached.answered_at(host.key) > max(since, host.noted_answer, now - _SERVED)",
         "False",
         (
             "tests/faults/test_crowded_hosts.py::test_files_wait_whose_connections_are_closed_since_another_worker_"
