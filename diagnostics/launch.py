@@ -20,8 +20,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
-import certifi
-
 from diagnostics.agent.https_agent import entrance
 from diagnostics.agent.https_agent.clocks import clock
 from diagnostics.agent.https_agent.entrance import VARIABLE, Entrance
@@ -246,7 +244,12 @@ def _trusted_by_default() -> bytes:
     try:
         return read_system_authorities({})
     except ConfigError:
-        return certifi.contents().encode()
+        pass
+    try:
+        import certifi  # which the zip file does not bring
+    except ImportError:
+        return b""
+    return certifi.contents().encode()
 
 
 def _content(file: Path) -> bytes:
