@@ -332,6 +332,8 @@ class Worker:
                 self.robots.hold(task, unknown)
         elif not self.mirrors.divert(task, postponed.until):
             self.schedule.add_later(task, postponed.until)
+            if task.robots_txt:
+                self.schedule.doubt(task.host)  # the files that wait for it need not wait as long
         else:
             self.mirrors.stalled(task.host)  # what waits there will be led to the same
 

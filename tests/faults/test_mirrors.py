@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
+from threading import Event
 
 import pytest
 from harness import Job
@@ -166,6 +167,31 @@ def test_robots_txt_that_is_redirected_to_a_host_that_does_not_answer(
             listed = entries(entry.url, mirror.url)
             result = download("-", tmp_path / "d", *OPTIONS, "--robots", stdin=listed)
     assert (result.exit, result.report["stored"]) == (0, FILES)
+
+
+def test_robots_txt_that_is_redirected_to_a_host_that_was_paused_before(tmp_path: Path) -> None:
+    """Its redirect is put off before it is followed: no request fails, of which others could be told."""
+    is_paused = Event()
+
+    def serve(request: Request) -> list[Step]:
+        if request.target.startswith("/early"):
+            is_paused.set()  # they were to be had from the host that is paused now
+        return ok(BODY)
+
+    with Server(default=paused()) as store, Server(default=serve) as mirror:
+        mirror.routes["/robots.txt"] = status(404)
+
+        def lead(request: Request) -> list[Step]:
+            is_paused.wait(20)
+            return redirect(store.url + request.target)
+
+        with Server(default=lead) as entry:
+            early = "".join(f"{store.url}/early{n}\t{mirror.url}/early{n}\n" for n in range(8))
+            listed = early + entries(entry.url, mirror.url)
+            argv = (*OPTIONS, "--workers", "1", "--robots")
+            result = download("-", tmp_path / "d", *argv, stdin=listed)
+        assert is_paused.is_set()
+    assert (result.exit, result.report["stored"]) == (0, FILES + 8)
 
 
 def test_redirects_to_a_host_that_hangs(tmp_path: Path) -> None:
