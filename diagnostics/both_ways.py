@@ -23,7 +23,7 @@ __all__ = ["settled", "shown", "unlike"]
 _ADVICE = "name a fetch that its greenlets call: --app MODULE:CALLABLE"
 _TURNS = ("own-lock", "pool-of-one")  # causes that are of a client
 _SOME = 3  # greenlets that wait; fewer may be on the way
-_CLIENTS = re.compile(r"-packages/(requests|urllib3|httpx|httpcore|geventhttpclient)/")
+_CLIENTS = re.compile(r"-packages/(requests|urllib3|httpx2?|httpcore2?|geventhttpclient)/")
 
 
 def settled(question: Question, seen: Observation) -> Observation:
@@ -57,6 +57,13 @@ def unlike(case: Case, cause: str) -> str:
     The copies of a client share what two of the program's clients may have one each of: a lock in an object
     of theirs. What the program does around its calls is not measured at all.
     """
+    other = case.observation.result.get("unlike")
+    if other and not other["others"] and case.judgement.verdict == "concurrent":
+        name = case.observation.result.get("name")
+        return (
+            f"no verdict: the client{case.at(other['at'])} is none that can be copied, and the program has"
+            f" no other; {name}, which it does not use, is concurrent; {_ADVICE}"
+        )
     sharing = case.observation.result.get("sharing") or {"evidence": "", "seen": 0, "waiting": []}
     seen, held, using = sharing["seen"], sharing["waiting"], sharing.get("using", 0)
     verdict = case.judgement.verdict

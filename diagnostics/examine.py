@@ -107,7 +107,7 @@ def diagnose(
     ]
     notes += seen.notes
     if unlike := seen.result.get("unlike"):
-        name, at = seen.result.get("name"), case.where(unlike)
+        name, at = seen.result.get("name"), case.where(unlike["at"])
         notes.append(f"measured was {name}: the client at {at} is none that can be copied; name --app")
     if seen.result.get("unseen"):
         notes.append(

@@ -42,10 +42,10 @@ _ENDED = re.compile(r"cannot schedule new futures after (interpreter )?shutdown"
 _NETWORK = re.compile(
     r"(\w*\.)*(OSError|IOError|EnvironmentError|(Connection|BrokenPipe|Blocking|ChildProcess|Timeout|Permission"
     r"|Interrupted|FileNotFound|Recursion|Memory)\w*|SystemExit|KeyboardInterrupt|error|herror|gaierror|timeout"
-    r"|SSL\w*|LoopExit|BlockingSwitchOutError)|(ssl|OpenSSL|httpx|httpcore)\.[\w.]+"
+    r"|SSL\w*|LoopExit|BlockingSwitchOutError)|(ssl|OpenSSL|httpx2?|httpcore2?)\.[\w.]+"
 )
 _MACHINERY = re.compile(
-    r"/gevent/|/ssl\.py$|/OpenSSL/|/urllib3/|/requests/|/httpx/|/httpcore/|/geventhttpclient/|/socket\.py$"
+    r"/gevent/|/ssl\.py$|/OpenSSL/|/urllib3/|/requests/|/httpx2?/|/httpcore2?/|/geventhttpclient/|/socket\.py$"
     r"|/selectors\.py$|/http/client\.py$|/truststore/|/threading\.py$|/concurrent/|/asyncio/|<frozen"
 )
 

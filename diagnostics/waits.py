@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from diagnostics.source_places import Spot
 
@@ -28,10 +28,10 @@ __all__ = [
 ]
 
 # The functions that take a connection from a pool: urllib3's, geventhttpclient's, httpx's.
-_POOLS = {
+_POOLS: Final[dict[str, str | tuple[str, ...]]] = {
     "_get_conn": "connectionpool.py",
     "get_socket": "geventhttpclient/connectionpool.py",
-    "wait_for_connection": "httpcore/_sync/connection_pool.py",
+    "wait_for_connection": ("httpcore/_sync/connection_pool.py", "httpcore2/_sync/connection_pool.py"),
 }
 # The files of the frames inside of those functions while a greenlet waits in the pool's queue.
 _QUEUES = re.compile(r"/([Qq]ueue|threading|_synchronization)\.py$|/gevent/(?!_?select)")
@@ -70,7 +70,7 @@ def in_pool(stack: Sequence[Spot]) -> bool:
 def pool_made(stack: Sequence[Spot]) -> tuple[str, ...]:
     """Return patterns for the line that creates the pool in which ``stack`` waits, the likeliest first."""
     files = " ".join(_file(spot) for spot in stack)
-    if "/httpcore/" in files:
+    if "/httpcore/" in files or "/httpcore2/" in files:
         return (r"\bmax_connections\s*=",)
     if "/geventhttpclient/" in files:
         return (r"\b(HTTPClient|UserAgent|Session)\b.*\(",)

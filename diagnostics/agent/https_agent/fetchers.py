@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # Clients that gevent does not make concurrent, and clients that it does.
 _FOREIGN = ("aiohttp", "pycurl", "curl_cffi", "tornado.httpclient", "eventlet.green.ssl")
-_KNOWN = ("requests", "urllib3", "httpx", "geventhttpclient", "botocore")
+_KNOWN = ("requests", "urllib3", "httpx", "httpx2", "geventhttpclient", "botocore")
 _OF_APPLICATIONS = (2, 3)  # how many arguments those of WSGI and ASGI take, which are only imported
 
 
@@ -268,6 +268,12 @@ def general(options):
     return _as_urllib(options), "urllib"
 
 
+def has_known():
+    # type: () -> bool
+    """Return whether a client that gevent makes concurrent is loaded, besides the standard library's."""
+    return any(name in sys.modules for name in _KNOWN)
+
+
 def foreign():
     # type: () -> List[Dict[str, Any]]
     """Return the loaded clients that gevent does not make concurrent, if no other client is in use.
@@ -275,7 +281,7 @@ def foreign():
     Each has its name and the line that imported it. Another client is in use if it is loaded, or if
     http.client tried an HTTPS connection.
     """
-    if record.tried or any(name in sys.modules for name in _KNOWN):
+    if record.tried or has_known():
         return []
     found = []
     for name in _FOREIGN:
@@ -311,6 +317,7 @@ class _Client(object):
         self.seen, self.other = _client(frame)
         levels = self.seen.levels(self.other)
         found = self.seen.plain or any(each is not None for each in levels.values())
+        found = found or self.seen.connection is not None
         schemes = plain_http.of(frame)
         self.is_there = connects or (found and not schemes.is_plain)
         self.is_elsewhere = not connects and schemes.is_busy  # it neither has a client nor waits for one
@@ -529,7 +536,11 @@ def _with(seen, other, options):
     if seen.pool is not None:
         give, shown = like.pool(seen, options)
         return _as_pool(give, options, shown), type(seen.pool).__module__ + ".HTTPSConnectionPool"
-    # The opener of a program that has requests or urllib3 is hardly its client: a check of health, say.
-    if other is None and seen.opener is not None and not any(name in sys.modules for name in _KNOWN):
+    if other is not None:
+        return others.like(other, options, seen.many)
+    # With what else a program that has one of these connects, a check of health, is hardly its client.
+    if has_known():
+        return None
+    if seen.opener is not None:
         return others.as_opener(seen.opener, options), "urllib"
-    return others.like(other, options, seen.many) if other is not None else None
+    return others.as_connection(seen.connection, options) if seen.connection is not None else None

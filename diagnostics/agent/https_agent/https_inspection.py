@@ -202,7 +202,8 @@ _OURS = ("https_agent", "https_inspection", "diagnostics", "downloader")
 
 _PACKAGES = (
     "aiohttp botocore certifi cryptography eventlet gevent gevent-openssl google-auth greenlet grequests"
-    " gunicorn httpx ndg-httpsclient pyopenssl requests snowflake-connector-python truststore urllib3"
+    " gunicorn httpx httpx2 ndg-httpsclient pyopenssl requests snowflake-connector-python truststore"
+    " urllib3"
 ).split()
 
 

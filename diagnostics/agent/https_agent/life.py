@@ -120,6 +120,7 @@ class Agent(object):
         """Probe with ``fetch``, or with a general one if that is None, and report."""
         general = fetch is None
         foreign = fetchers.foreign() if general else []
+        unlike = {"at": self._unlike, "others": fetchers.has_known()} if self._unlike else None
         try:
             how, name = (fetch, name) if fetch is not None else fetchers.general(self.options())
         except fetchers.Unusable as error:
@@ -134,7 +135,7 @@ class Agent(object):
         def report(result):
             # type: (Dict[str, Any]) -> None
             result["foreign"] = foreign
-            result["unlike"] = self._unlike
+            result["unlike"] = unlike
             result["unseen"] = unseen
             result["made"] = self._made
             result["prefixes"] = self._prefixes

@@ -22,7 +22,14 @@ if TYPE_CHECKING:
 _WIDE = 10  # connections of a pool, as many as the probe has greenlets
 _METHODS = ("GET", "POST", "PUT", "HEAD", "PATCH", "DELETE", "OPTIONS")
 # Classes of libraries, of whose objects a client consists.
-_CLASSES = ("Session", "BaseAdapter", "PoolManager", "HTTPSConnectionPool", "OpenerDirector")
+_CLASSES = (
+    "Session",
+    "BaseAdapter",
+    "PoolManager",
+    "HTTPSConnectionPool",
+    "OpenerDirector",
+    "HTTPSConnection",
+)
 # What is true of the application's server alone, or leads to a proxy, as parameters of urllib3's pools.
 _OF_THE_SERVER = ("assert_hostname", "assert_fingerprint", "server_hostname")
 _OF_THE_PROXY = ("_proxy", "_proxy_headers", "_proxy_config", "_socks_options")
@@ -44,6 +51,7 @@ class Seen(object):
         self.manager = None  # type: Any
         self.pool = None  # type: Any
         self.opener = None  # type: Any
+        self.connection = None  # type: Any
         self.url = self.asked = ""
         self.plain = self.own = self.one_context = False
         self.many = 1
@@ -99,6 +107,8 @@ class Seen(object):
             self.pool = own
         elif kind == "OpenerDirector":
             self.opener = own
+        elif kind == "HTTPSConnection":
+            self.connection = own
 
     def _take(self, own, frame):
         # type: (Any, FrameType) -> None
@@ -265,7 +275,7 @@ def _sending_to(base, paths, own, changed):
         request.url = moved(request.url, base, paths)
         return type(own).send(made, request, **options)
 
-    made = _like(own, dict(changed, send=send) if "send" not in vars(own) else changed)
+    made = substitute(own, dict(changed, send=send) if "send" not in vars(own) else changed)
     return made
 
 
@@ -312,7 +322,7 @@ def _adapter(own, new, locks, contexts):
     if manager is None:
         return own
     changed = {"poolmanager": _manager(manager, {}), "proxy_manager": {}}
-    made = _like(own, dict(changed, **locks))
+    made = substitute(own, dict(changed, **locks))
     if new and made is not own and hasattr(own, "_pool_maxsize"):
         made.init_poolmanager(own._pool_connections, own._pool_maxsize, block=own._pool_block)
     if made is not own:
@@ -364,7 +374,7 @@ def _of_a_client(context):
     changed.update(
         (name, _Of(context, name, setting(setattr))) for name in _SET_TO if hasattr(context, name)
     )
-    return _like(context, changed)
+    return substitute(context, changed)
 
 
 class _Contexts(object):
@@ -393,7 +403,7 @@ def _manager(own, changed):
     pools = getattr(own, "pools", None)  # type: Any
     if hasattr(pools, "_maxsize"):
         changed["pools"] = type(pools)(pools._maxsize, getattr(pools, "dispose_func", None))
-    return _like(own, changed)
+    return substitute(own, changed)
 
 
 def manager(seen, options):
@@ -434,7 +444,9 @@ def pool(seen, options):
         queue = own.QueueCls(size)
         for _ in range(size):
             queue.put(None)
-        return _like(own, dict(changed, pool=queue, conn_kw=contexts.of(changed["conn_kw"]), **locks()))
+        return substitute(
+            own, dict(changed, pool=queue, conn_kw=contexts.of(changed["conn_kw"]), **locks())
+        )
 
     return in_turn(make, many), lambda url: url[len(base) :] if url.startswith(base) else url
 
@@ -491,7 +503,7 @@ def _own(value):
     return value if isinstance(value, _Own) else _Own(value)
 
 
-def _like(own, changed):
+def substitute(own, changed):
     # type: (Any, Dict[str, Any]) -> Any
     """Return an object that is ``own`` but for the attributes ``changed``.
 

@@ -17,6 +17,7 @@ _CLIENTS = (
     "botocore",
     "geventhttpclient",
     "httpx",
+    "httpx2",
     "requests",
     "requests_futures",
     "requests_toolbelt",

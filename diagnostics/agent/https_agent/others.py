@@ -1,4 +1,4 @@
-"""Support the clients besides urllib3 that gevent makes concurrent: httpx.Client, geventhttpclient.
+"""Support the clients besides urllib3 that gevent makes concurrent: httpx, http.client, geventhttpclient.
 
 The probe uses a client of its own that is like the application's: with its limits, hooks and TLS context.
 The application's pool may have room for only one connection, and the connection at which the probe starts
@@ -9,7 +9,7 @@ import copy
 import sys
 
 from . import sharing
-from .like import in_turn
+from .like import in_turn, server_of, substitute
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     Fetch = Callable[[str], Any]
 
 _MANY = 1000
+_HTTPX = ("httpx", "httpx2")  # the second is what the first has become
 _IGNORE_UNEXPECTED_EOF = 0x80  # an OP_ of OpenSSL 3, whose name only newer Pythons have
 
 
@@ -28,21 +29,28 @@ class BadRequest(Exception):
 def class_of(own):
     # type: (Any) -> str
     """Return the name of the library's class of a client that can be passed to ``like``, else ""."""
-    for module, name in (("httpx", "Client"), ("geventhttpclient", "HTTPClient")):
+    return _class_of(own)[1]
+
+
+def _class_of(own):
+    # type: (Any) -> Tuple[str, str]
+    """Return the library's module as well, which is "" where it is no such client."""
+    for module, name in [(each, "Client") for each in _HTTPX] + [("geventhttpclient", "HTTPClient")]:
         client = getattr(sys.modules.get(module), name, None)
         if any(each is client for each in type(own).__mro__):
-            return name
-    return ""
+            return module, name
+    return "", ""
 
 
 def like(own, options, many=1):
     # type: (Any, Dict[str, Any], int) -> Tuple[Fetch, str]
     """Return a fetch that does the same as the client ``own``, or ``many`` like it, and its name."""
-    if class_of(own) == "Client":
+    library, name = _class_of(own)
+    if name == "Client":
         locks = sharing.locks_of(own, many > 1)
         model = _httpx_model(own)  # the application may close its client before the last copy is made
-        give = in_turn(lambda: _httpx_like(model, options, locks()), many)
-        return _as_httpx(give, options), "httpx.Client"
+        give = in_turn(lambda: _httpx_like(sys.modules[library], model, options, locks()), many)
+        return _as_httpx(give, options), library + ".Client"
     pool = own._connection_pool
     context = _trusting(getattr(pool, "ssl_context", None), options)
     return _as_geventhttpclient(pool.size, context, options, many), "geventhttpclient.HTTPClient"
@@ -52,10 +60,11 @@ def imported(options):
     # type: (Dict[str, Any]) -> Optional[Tuple[Fetch, str]]
     """Return the same for a client that is imported but was not seen in use; None if there is none."""
     ssl = sys.modules.get("ssl")
-    if "httpx" in sys.modules and ssl is not None:
+    library = next((each for each in _HTTPX if each in sys.modules), "")
+    if library and ssl is not None:
         context = _trusting(default_context(ssl), options)
-        client = sys.modules["httpx"].Client(verify=context)
-        return _as_httpx(lambda: client, options), "httpx.Client"
+        client = sys.modules[library].Client(verify=context)
+        return _as_httpx(lambda: client, options), library + ".Client"
     if "geventhttpclient" in sys.modules:
         context = _trusting(default_context(sys.modules["gevent.ssl"]), options)
         return _as_geventhttpclient(_MANY, context, options), "geventhttpclient.HTTPClient"
@@ -98,6 +107,40 @@ def as_opener(opener, options):
     return fetch
 
 
+def as_connection(own, options):
+    # type: (Any, Dict[str, Any]) -> Tuple[Fetch, str]
+    """Return a fetch that makes a connection of http.client's like ``own`` each time, and its name."""
+    _trusting(getattr(own, "_context", None), options)
+    base = server_of(options["url"])
+    host, _, port = base.partition("://")[2].rpartition("@")[2].partition(":")
+    unused = {
+        "host": host,
+        "port": int(port or 443),
+        "timeout": options["limit"],
+        "sock": None,
+        "_buffer": [],
+        "_method": None,
+        "_HTTPConnection__response": None,
+        "_HTTPConnection__state": "Idle",
+    }  # type: Dict[str, Any]
+    if options["own"]:
+        unused["_tunnel_host"] = None
+
+    def fetch(url):
+        # type: (str) -> None
+        made = substitute(own, dict(unused, _buffer=[]))
+        try:
+            made.request("GET", url[len(base) :])
+            response = made.getresponse()
+            response.read()
+            if response.status >= 400:
+                raise BadRequest("HTTP status %d" % response.status)
+        finally:
+            made.close()
+
+    return fetch, "http.client.HTTPSConnection"
+
+
 def _httpx_model(own):
     # type: (Any) -> Any
     """Return a copy of the client ``own`` that is not closed."""
@@ -108,9 +151,8 @@ def _httpx_model(own):
     return made
 
 
-def _httpx_like(own, options, locks):
-    # type: (Any, Dict[str, Any], Dict[str, Any]) -> Any
-    httpx = sys.modules["httpx"]  # type: Any
+def _httpx_like(httpx, own, options, locks):
+    # type: (Any, Any, Dict[str, Any], Dict[str, Any]) -> Any
     client = copy.copy(own)
     client.__dict__.update(locks)
     pool = getattr(own._transport, "_pool", None)  # type: Any

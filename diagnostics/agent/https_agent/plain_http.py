@@ -67,7 +67,7 @@ def _of_object(own):
 
 def _is_of_httpcore(own):
     # type: (Any) -> bool
-    return str(getattr(type(own), "__module__", "")).startswith("httpcore.")
+    return str(getattr(type(own), "__module__", "")).startswith(("httpcore.", "httpcore2."))
 
 
 def _of_locals(frame):

@@ -34,6 +34,7 @@ _CLIENTS = {
     "urllib3.poolmanager": ("PoolManager",),
     "urllib3.connectionpool": ("HTTPConnectionPool",),
     "httpx._client": ("Client",),
+    "httpx2._client": ("Client",),
     "geventhttpclient.client": ("HTTPClient",),
 }
 _MAX_CLIENTS = 10000
@@ -398,14 +399,16 @@ def _is_kept(own):
 
 # By module: the class and the method that all requests call, and whether its object has a connection.
 _PLAIN = ("HTTPConnection", "putrequest", _is_kept)
+_HTTPCORE = (
+    "HTTP11Connection",
+    "handle_request",
+    lambda own: getattr(own, "_request_count", 0) and own._origin.scheme == b"https",
+)  # type: Tuple[str, str, Callable[[Any], Any]]
 _KEEPERS = {
     "httplib": _PLAIN,
     "http.client": _PLAIN,
-    "httpcore._sync.http11": (
-        "HTTP11Connection",
-        "handle_request",
-        lambda own: getattr(own, "_request_count", 0) and own._origin.scheme == b"https",
-    ),
+    "httpcore._sync.http11": _HTTPCORE,
+    "httpcore2._sync.http11": _HTTPCORE,
     "geventhttpclient.connectionpool": (
         "ConnectionPool",
         "get_socket",

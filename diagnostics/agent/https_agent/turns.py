@@ -38,7 +38,7 @@ _KINDS = (
 )
 _CONDITIONS = ("wait", "wait_for")
 # Packages whose frames are inside of a client: those that wait there are in it already.
-_CLIENTS = ("requests", "urllib3", "httpx", "httpcore", "geventhttpclient")
+_CLIENTS = ("requests", "urllib3", "httpx", "httpx2", "httpcore", "httpcore2", "geventhttpclient")
 _LISTS = ("list", "deque", "set", "tuple")
 _METHODS = ("builtin_function_or_method", "method", "instancemethod", "method-wrapper")
 

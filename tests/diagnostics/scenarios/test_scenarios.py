@@ -36,6 +36,8 @@ COVERED = {
         "client_for_each/workers",
         "client_of_one_host/allowed",
         "client_of_one_host/for each request",
+        "connections_of_http_client/late",
+        "httpx2_clients/wide",
         "context_for_several_connections/standard",
         "ends_with_an_error/arguments",
         "ends_with_an_error/raised",
@@ -64,12 +66,16 @@ COVERED = {
     },
     "blocking-call": {  # sleep_from_before
         "blocking_callback",
+        "connections_of_http_client/waits",
+        "httpx2_clients/hook",
         "lookups_left_out",
         "session_database_waits",
         "session_logging_waits",
         "session_sleep_from_before",
     },
-    "context-before-patching": {"adapter_before_patching"},  # context_before_patching
+    "context-before-patching": {  # context_before_patching, connections_of_http_client/early
+        "adapter_before_patching"
+    },
     "cpu-bound": {"session_hook_hashes"},  # cpu_in_callback
     "not-patched": {"not_patched_injected"},  # not_patched
     "original-restored": {"several_put_back", "sleep_put_back"},  # select_put_back
@@ -90,6 +96,7 @@ COVERED = {
     "pool-of-one": {  # pool_of_one, client_for_each/one session
         "client_for_each/one adapter",
         "client_of_one_host/pool",
+        "httpx2_clients/one",
         "pool_of_one_urllib3",
         "who_shares_the_client/adapters",
         "who_shares_the_client/frozen",
