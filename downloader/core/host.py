@@ -20,7 +20,9 @@ _GOLDEN = 0.618034  # multiples of it, modulo 1, are far apart
 class Host:
     """The state of one scheme, host and port.
 
-    ``allowed``: requests that it may have in flight now. No request starts before ``not_before`` (a pause
+    ``allowed``: requests that it may have in flight now. ``takes``: how many it has taken at once, as it
+    closed a connection beyond those; 0 if it closes none. ``tries_more``: so many more are tried, since
+    ``tried_more``. No request starts before ``not_before`` (a pause
     after a failure) and ``paced`` (--rate, or ``gap``: seconds between two requests, 0 for none, where it
     refuses many). ``asked_until``: until when it asked for that pause itself, by Retry-After. ``trouble``:
     what its failures say, None if it had none. ``rounds``: failed rounds in a row. ``answered``: when it
@@ -60,7 +62,15 @@ class Host:
     unknown: bool = False
     leads_to: Host | None = None
     crowded_until: float = 0.0
+    takes: int = 0
+    tries_more: int = 0
+    tried_more: float = 0.0
     guests: list[Callable[[], None]] = field(default_factory=list)
+
+    @property
+    def most(self) -> int:
+        """Return how many requests it may have in flight while nothing fails."""
+        return min(self.limit, self.takes + self.tries_more) if self.takes else self.limit
 
     def append(self, job: Schedulable) -> None:
         """Queue ``job``."""

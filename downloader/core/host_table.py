@@ -80,8 +80,8 @@ class HostTable:
             return []
         self.per_host = limit
         for host in self._hosts.values():
-            host.allowed = limit if host.allowed == host.limit else min(host.allowed, limit)
-            host.limit = limit
+            unlimited, host.limit = host.allowed == host.limit, limit
+            host.allowed = limit if unlimited else min(host.allowed, limit)
         return list(self._hosts.values())
 
     @property

@@ -51,7 +51,8 @@ class Trouble:
     ``streak``: first attempts that have failed since the last success; ``failures``, ``successes``: before
     that. ``unreached``: failures to reach it since it was last reached, the first of them by a request sent
     at ``unreached_since``. ``turned_away``, ``turned_away_since``: the same of connections that were closed
-    before anything had come; ``crowded``: so its files wait for a connection. ``reached_in``: the failed
+    before anything had come; ``turned_away_in_a_row``: those since a new connection was last served.
+    ``crowded``: so its files wait for a connection. ``reached_in``: the failed
     round in which it was last reached. ``given_up``: see the module. ``recovered_at``: when a retry last
     succeeded.
     """
@@ -63,6 +64,7 @@ class Trouble:
     unreached_since: float = 0.0
     turned_away: int = 0
     turned_away_since: float = 0.0
+    turned_away_in_a_row: int = 0
     crowded: bool = False
     reached_in: int = 0
     given_up: bool = False

@@ -45,6 +45,7 @@ _RESERVE = 8  # one in so many slots is for jobs that are not demoted
 # Seconds until a host is known to work or not: it is sent a request after its pause, or after silence.
 _PROBED = 1.0
 _MOST_HOPS = 5  # from host to host that are followed
+_TRY_MORE = 1.0  # seconds until a host that closes connections beyond a number is tried with one more
 _AGAIN = 1.0  # seconds until a demoted job is considered again whose host has all its requests in flight
 
 
@@ -209,7 +210,7 @@ class Scheduler(Generic[J]):
             return []
         if not stay and self._ready and self.active >= self.most and self._others_wait(host):
             return []
-        if host.allowed < host.limit:
+        if host.allowed < host.most:
             most = min(most, 1)  # as many in flight as before
         most = min(most, 1 + len(queue) // (host.active or 1))
         jobs: list[J] = []
@@ -409,11 +410,11 @@ class Scheduler(Generic[J]):
             # It was sent before the host asked for the pause, so it says nothing about the time since.
             return False
         host.not_before = min(host.not_before, now)
-        if host.allowed == host.limit and not host.resting and not host.rounds:
+        if host.allowed == host.most and not host.resting and not host.rounds:
             return False
         host.rounds = 0
         host.failure = None
-        host.allowed = min(host.limit, host.allowed * 2)
+        host.allowed = min(host.most, host.allowed * 2)
         self._rouse(host)
         self._list(host)
         return True
@@ -434,7 +435,7 @@ class Scheduler(Generic[J]):
     def give_up(self, host: Host) -> None:
         """Start the jobs of ``host``, which is down, a quarter as many at a time as otherwise."""
         host.not_before = host.asked_until = 0.0
-        host.allowed = min(host.limit, max(host.limit // _GIVEN_UP_SHARE, _GIVEN_UP_LEAST))
+        host.allowed = min(host.most, max(host.limit // _GIVEN_UP_SHARE, _GIVEN_UP_LEAST))
         self._rouse(host)
         self._list(host)
 
@@ -513,6 +514,22 @@ class Scheduler(Generic[J]):
         host.failure = None
         host.rounds = 0
 
+    def takes_at_most(self, host: Host, requests: int, now: float) -> None:
+        """Let ``host`` have so many ``requests`` in flight: it has closed a connection beyond those."""
+        host.takes, host.tries_more, host.tried_more = max(1, requests), 0, now
+        host.allowed = min(host.allowed, host.takes)
+
+    def serves(self, host: Host, requests: int, now: float) -> None:
+        """Try more requests of ``host``, which has closed connections, and serves so many ``requests``.
+
+        One more after ``_TRY_MORE`` seconds, then twice as many each time, until it closes one again.
+        """
+        host.takes = max(host.takes, requests)
+        if now - host.tried_more >= _TRY_MORE:
+            host.tries_more, host.tried_more = max(1, 2 * host.tries_more), now
+        if host.most == host.limit:
+            host.takes = host.tries_more = 0
+
     def crowded(self, host: Host, until: float) -> None:
         """Pause ``host`` until ``until``: it answers others, and takes no connection now.
 
@@ -525,7 +542,7 @@ class Scheduler(Generic[J]):
         """Start the jobs of ``host`` as before: it was ``crowded``, and others use it no more."""
         host.rounds = 0
         host.not_before = 0.0
-        host.allowed = host.limit
+        host.allowed = host.most
         self._rouse(host)
         self._list(host)
 

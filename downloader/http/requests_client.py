@@ -136,6 +136,10 @@ class RequestsClient:
                 if pace is not None and pace.too_slow(now, began, response.tell()):
                     greenlet.kill(below_min_speed(self._config), block=False)
 
+    def reads(self, greenlet: gevent.Greenlet) -> bool:
+        """Return whether ``greenlet`` is sent a body."""
+        return greenlet in self._reading
+
     def received(self, greenlet: gevent.Greenlet) -> int:
         """Return how many bytes of a body ``greenlet`` has received, in whole chunks."""
         reading = self._reading.get(greenlet)

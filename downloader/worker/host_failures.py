@@ -1,10 +1,13 @@
 """Pause hosts that are down or ask for it, give up those that stay so; say when a redirect may be sent.
 
-A host that this worker cannot reach, or that closes its connections at once, may be one that others of the
-run use: it takes no more connections than it has processes, or than it allows, and they have them all.
-``core.reached_hosts`` tells. Such a host is not down: its
-files wait here, no attempt at them is charged, and the others close what they do not use. That ends when no
-worker reaches the host any more; then the rules for hosts that are down hold.
+A host that closes a connection at once while it serves others of this worker takes no more of them: it is
+sent as many requests as it serves, and no attempt is charged.
+
+A host that this worker cannot reach, or that closes all its connections at once, may be one that others of
+the run use: it takes no more connections than it has processes, or than it allows, and they have them all.
+``core.reached_hosts`` tells. Such a host is not down: its files wait here, no attempt at them is charged,
+and the others close what they do not use. That ends when no worker reaches the host any more; then the
+rules for hosts that are down hold.
 """
 
 from __future__ import annotations
@@ -33,6 +36,8 @@ NOTE_EVERY = 1.0
 
 _PROBES = 5
 _LATE = 0.9  # of a pause
+_IN_A_ROW = 6  # connections that are turned away until it is the host that takes no more
+_CHANCES = 2  # times that a file may be turned away until it is at fault
 _CROWDED = 2.0  # seconds between two attempts to get a connection that others have
 _ROOM = 30.0  # seconds for which others close what they do not use
 _SERVED = 5.0  # seconds in which others note again that a host serves them
@@ -45,6 +50,7 @@ class HostFailures:
     ``reached``: the hosts that any worker has reached. ``refused``: failures of hosts that had answered
     before, which fewer requests at once would prevent. ``receives`` returns whether something has come from
     a host since a time, or can: responses may be held for seconds until they count as successes.
+    ``serving`` returns how many connections a host serves.
     """
 
     def __init__(
@@ -65,6 +71,7 @@ class HostFailures:
         self._in_use = config.read_timeout + _SPAN
         self.refused = 0
         self.receives: Callable[[Host, float], bool] = lambda host, since: False
+        self.serving: Callable[[Host], int] = lambda host: 0
 
     def reached(self, host: Host, now: float) -> None:
         """Note, for all workers, that ``host`` was reached."""
@@ -101,11 +108,14 @@ class HostFailures:
             return None
         return failure
 
-    def failed(self, host: Host, error: FetchError, fresh: bool, began: float) -> float | None:
+    def failed(
+        self, host: Host, error: FetchError, fresh: bool, began: float, times: int = 0
+    ) -> float | None:
         """Record that a request to ``host`` that began at ``began`` failed with ``error``.
 
-        ``fresh``: it was the first attempt at its file. Returns None if an attempt is charged to the
-        file. Else it says nothing about the file, which is to wait for so many seconds, and for the host.
+        ``fresh``: it was the first attempt at its file, which was turned away so many ``times``. Returns
+        None if an attempt is charged to the file. Else it says nothing about the file, which is to wait for
+        so many seconds, and for the host.
         """
         now, schedule = monotonic(), self._schedule
         if self.failure(host, now):
@@ -116,7 +126,10 @@ class HostFailures:
             # It has answered meanwhile, so it takes no more connections than it has.
             self.refused += error.transient
             return self._policy.delay(1, random())
-        if error.turned_away and self._takes_no_more(host, trouble, began, now):
+        if error.turned_away and (
+            self._has_one_too_many(host, trouble, began, times, now)
+            or self._takes_no_more(host, trouble, began, now)
+        ):
             return 0.0
         down = host.rounds > 0
         known, elsewhere = self._look_around(host, trouble, blame, began, now)
@@ -183,6 +196,33 @@ class HostFailures:
             since = trouble.unreached_since if known else 0.0
             return known or reached_at > 0.0, reached_at > max(since, now - self._in_use)
         return known, False
+
+    def _has_one_too_many(self, host: Host, trouble: Trouble, began: float, times: int, now: float) -> bool:
+        """Return whether ``host``, which has closed a connection at once, takes no more of this worker.
+
+        It serves others, and has served no new one for a while. Where it has taken as many before, and the
+        same file was turned away so many ``times``, the file is at fault.
+        """
+        trouble.turned_away_in_a_row += times <= _CHANCES
+        serving = self.serving(host) or int(host.answered > began)
+        if not serving or (not host.takes and trouble.turned_away_in_a_row < _IN_A_ROW):
+            return False
+        if host.active > host.takes:
+            self._schedule.takes_at_most(host, max(serving, host.takes), now)
+            return True
+        return times <= _CHANCES
+
+    def serves(self, host: Host, now: float) -> None:
+        """Note that a new connection to ``host`` has brought a file: others are not all turned away."""
+        self.answers(host, now)
+        if host.trouble is not None:
+            host.trouble.turned_away_in_a_row = 0
+        self.serves_more(host, now)
+
+    def serves_more(self, host: Host, now: float) -> None:
+        """Try more requests of ``host``, which has sent a file, if it has closed connections."""
+        if host.takes:
+            self._schedule.serves(host, self.serving(host), now)
 
     def _takes_no_more(self, host: Host, trouble: Trouble, began: float, now: float) -> bool:
         """Pause ``host``, which has closed a connection at once, if others have all that it takes."""

@@ -69,6 +69,10 @@ class SlowRequests:
                     schedule.doubt(each.job.host)  # what waits for it goes to the mirror, too
                 self._preempt(each)
 
+    def reads(self, greenlet: gevent.Greenlet) -> bool:
+        """Return whether ``greenlet`` is sent a body."""
+        return any(client.reads(greenlet) for client in self._clients)
+
     def received(self, greenlet: gevent.Greenlet) -> int:
         """Return how many bytes of a body ``greenlet`` has received, in whole chunks."""
         return sum(client.received(greenlet) for client in self._clients)

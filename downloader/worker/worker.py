@@ -112,7 +112,7 @@ class Worker:
             recording=recording,
         )
         self.pipelined = PipelinedClient(config, self.session, self, limit.now, recording=recording)
-        self.hosts.receives = self.pipelined.receives
+        self.hosts.receives, self.hosts.serving = self.pipelined.receives, self._serving
         self.connections = ConnectionControl(
             *(limit, self.schedule, self.pipelined, self.hosts, self._count_finished, self.dispatch),
             *(setup.number, setup.counts),
@@ -408,7 +408,7 @@ class Worker:
 
     def host_serves(self, host: Host) -> None:
         """Note, for other workers, that ``host`` has sent a file."""
-        self.hosts.answers(host, monotonic())
+        self.hosts.serves(host, monotonic())
 
     def host_succeeded(self, host: Host, count: int = 1, *, again: bool = False) -> None:
         """Record ``count`` successes of ``host``, after which more tasks may begin than before.
@@ -418,6 +418,8 @@ class Worker:
         now = monotonic()
         if now - host.noted_answer > NOTE_EVERY:
             self.hosts.answers(host, now)
+        if host.takes:
+            self.hosts.serves_more(host, now)
         if self.schedule.succeeded(host, now, count, again=again):
             self._dispatch_soon()
 
@@ -443,6 +445,7 @@ class Worker:
         batch.requests += error.requests
         batch.wire += error.wire
         batch.attempt_failed(error.code)
+        task.turned_away += error.turned_away
         host = schedule.host(error.origin) if error.origin else task.host
         if error.of_file:
             self.host_succeeded(host)  # a host that says "there is no such file" is working
@@ -451,7 +454,9 @@ class Worker:
             return
         elif self.retries.lacked_cookie(task, error) and not error.asks_to_wait:
             pass  # what it is refused for says nothing about the host
-        elif (wait := self.hosts.failed(host, error, fresh, began)) is not None and not task.item.mirrors:
+        elif (
+            wait := self.hosts.failed(host, error, fresh, began, task.turned_away)
+        ) is not None and not task.item.mirrors:
             self._uncharged(task, wait)
             return
         if error.origin and task.movable:
@@ -566,6 +571,13 @@ class Worker:
         for greenlet, task in self.slow.fetching.items():
             if self.slow.received(greenlet):
                 self.hosts.answers(task.host, now)
+
+    def _serving(self, host: Host) -> int:
+        """Return how many connections ``host`` serves."""
+        others = self.slow.fetching.items()
+        return self.pipelined.serving(host) + sum(
+            task.host is host and self.slow.reads(greenlet) for greenlet, task in others
+        )
 
     def make_heartbeat(self) -> Heartbeat:
         """Return what is known now."""

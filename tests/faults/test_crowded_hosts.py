@@ -108,6 +108,16 @@ def test_host_whose_connections_receive_large_files_is_not_down(tmp_path: Path) 
     assert (result.exit, result.failures, len(result.files)) == (0, {}, 2)
 
 
+@pytest.mark.parametrize("lane", ["auto", "requests"])
+def test_files_wait_whose_connections_are_closed_since_others_of_the_worker_are_all(
+    lane: str, tmp_path: Path
+) -> None:
+    """Long files: all attempts would be over before one of those that are served ends."""
+    with pool(processes=2, seconds=1.5, pieces=30, closes=True) as server:
+        result = fetch(server, 10, tmp_path / "d", "--lane", lane, "--workers", "1", "--retries", "3")
+    assert (result.exit, result.failures, len(result.files)) == (0, {}, 10)
+
+
 @pytest.mark.parametrize("lane", ["auto", pytest.param("requests", marks=pytest.mark.slow)])
 def test_files_wait_whose_connections_are_closed_since_another_worker_has_them_all(
     lane: str, tmp_path: Path

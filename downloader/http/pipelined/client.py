@@ -228,6 +228,11 @@ class PipelinedClient:
             return True
         return any(idle and state.origin.key == host.key for state, idle in self._idle.items())
 
+    def serving(self, host: Host) -> int:
+        """Return how many connections to ``host`` have brought a file, or bring their first one."""
+        busy = sum(each.slot is host and each.is_served for each in self._busy)
+        return busy + sum(len(idle) for state, idle in self._idle.items() if state.origin.key == host.key)
+
     @property
     def receiving(self) -> Receiving:
         """Return what has arrived of the bodies of unfinished files."""
