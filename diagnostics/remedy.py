@@ -232,8 +232,12 @@ def _unblock(case: Case) -> list[Plan]:
     plans = []
     for name in blocking_arguments(parked["stack"] if parked is not None else ()):
         found = case.pool_lines([rf"\b{name}\s*=\s*True"])
-        spot = found[0] if len(found) == 1 and re.search(rf"\b{name}\b", case.text(found[0])) else None
-        first, last, _ = source_places.statement_at(spot, case.facts) if spot else (0, 0, 0)
+        spot = found[0] if len(found) == 1 else None
+        first = last = 0
+        if spot and source_places.text_of(str(spot[0]), case.facts) is None:
+            first = last = spot[1]  # what was read from standard input is not kept: it is tried
+        elif spot and re.search(rf"\b{name}\b", case.text(spot)):
+            first, last, _ = source_places.statement_at(spot, case.facts)
         if spot and first:
             place = {"place": "argument", "file": spot[0], "name": name, "number": first, "last": last}
             where = f"instead of {name}=True at {case.line(str(spot[0]), spot[1])}"

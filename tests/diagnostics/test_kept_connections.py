@@ -1,14 +1,20 @@
-"""A session that logs in keeps its connection: greenlets that make requests on it never open one."""
+"""What becomes of the program's own connections: kept ones open no other, others are held up."""
 
 from __future__ import annotations
 
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from meeting import meeting
 from program_parts import PATCH
 
+import diagnostics
+
 __all__ = ["meeting"]
+
+AGENT = Path(diagnostics.__file__).parent / "agent"
 
 APP = f"""{PATCH}
 import os
@@ -98,3 +104,37 @@ def test_worker_that_answers_by_a_callback_on_a_kept_connection(checked):
     answer = checked(WORKER)
     assert answer.code == 4, answer
     assert "greenlets waited at app.py:25 while 1 used one" in answer.line
+
+
+SPACED = """
+import sys
+
+sys.path.insert(0, sys.argv[1])  # where the agent is
+import gevent
+from https_agent.pause import Pause
+
+gevent.get_hub()
+pause, released, at_first = Pause(), [], []
+
+def measure():
+    gevent.sleep(1)
+
+def connect(number):
+    gevent.sleep(0.2 * number)
+    pause.wait(60)
+    if not released:
+        gevent.spawn_later(0.05, lambda: at_first.extend(released))
+    released.append(number)
+
+greenlets = [gevent.spawn(connect, number) for number in range(1, 5)]
+pause.during(measure, stops=True)
+gevent.joinall(greenlets)
+print(at_first, released)
+"""
+
+
+def test_requests_that_were_held_up_go_on_with_the_time_between_them_that_there_was():
+    """A server that allows so many requests a second would refuse them all at once, and all that follow."""
+    argv = [sys.executable, "-c", SPACED, AGENT]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("[1] [1, 2, 3, 4]\n", "")

@@ -69,6 +69,16 @@ def test_program_that_is_read_from_it(run, write, urls, tmp_path):
     assert [each["verdict"] for each in answer.json["remedies"]] == ["concurrent"]
 
 
+def test_pool_of_a_program_that_is_read_from_it(run):
+    """Its text is not known, but the line is."""
+    program = NARROW.replace(
+        "line.strip()) for line in sys.stdin", '"https://localhost:9/") for _ in range(10)'
+    )
+    answer = run("--json", "--fix", "--", sys.executable, "-", input=program)
+    assert answer.cause == ("pool-of-one", "standard input, line 11")
+    assert [each["verdict"] for each in answer.json["remedies"]] == ["concurrent"]
+
+
 def test_remedy_has_it_again(run, write):
     write("app", NARROW)
     answer = run("--json", "--fix", "--", sys.executable, "app.py", input=URLS)

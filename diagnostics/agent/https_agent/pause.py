@@ -3,15 +3,18 @@
 The greenlet at whose connection the probe starts may hold a lock, a slot of a semaphore or of a pool, or
 the only worker of an executor, that the requests of the probe need. It shows in that the first request
 comes to no connection. Then the program goes on, and the probe has its turn.
+
+It goes on as it was stopped: one connection after the other, with the time between them that there was.
+Its server may allow so many requests a second, and would refuse all that were held up together.
 """
 
 import sys
 
-from . import choice
+from . import choice, clocks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable
+    from typing import Any, Callable, List, Tuple
 
 
 class Pause(object):
@@ -24,8 +27,9 @@ class Pause(object):
 
         self._gevent = gevent
         self._event = Event
-        self._over = False
-        self._gate = Event()  # those that are stopped wait for it
+        self._sleep = sys.modules["gevent.hub"].sleep  # type: Callable[[float], None]
+        self._over = self._releases = False
+        self._stopped = []  # type: List[Tuple[float, Any]]  # since when, and what each waits for
         self._hub = choice.hub()
         self._done = Event()  # the probe has ended
         self._probe = None  # type: Any  # the greenlet that probes
@@ -50,27 +54,45 @@ class Pause(object):
             run()
             return
         self._probe = self._gevent.spawn(run)
-        self._gate.wait()
+        self._stop(None)
         if not self._done.is_set():
             self._let_end_before_threads()
 
     def wait(self, limit):
         # type: (float) -> None
         """Return when the pause is over, or at ``let_on``; after ``limit`` seconds at the latest."""
-        if choice.hub() is self._hub and not self._over:
-            self._gate.wait(limit)
+        if choice.hub() is self._hub and (self._releases or not self._over):
+            self._stop(limit)
+
+    def _stop(self, limit):
+        # type: (Any) -> None
+        event = self._event()
+        self._stopped.append((clocks.clock(), event))
+        event.wait(limit)
 
     def let_on(self):
         # type: () -> None
         """Let those go on that are stopped, and stop those that come later."""
-        gate, self._gate = self._gate, self._event()
-        gate.set()
+        stopped, self._stopped = self._stopped, []
+        for _, event in stopped:
+            event.set()
 
     def end(self):
         # type: () -> None
         """Let the program go on."""
-        self._over = True
-        self._gate.set()
+        if not self._over:
+            self._over = self._releases = True
+            self._gevent.spawn(self._release)
+
+    def _release(self):
+        # type: () -> None
+        """Let go on what is stopped, and what comes meanwhile, each as much later as the first of them."""
+        later = clocks.clock() - self._stopped[0][0] if self._stopped else 0.0
+        while self._stopped:
+            since, event = self._stopped.pop(0)
+            self._sleep(max(0.0, since + later - clocks.clock()))
+            event.set()
+        self._releases = False
 
     def let_end(self):
         # type: () -> None
