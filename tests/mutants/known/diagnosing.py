@@ -518,8 +518,16 @@ KNOWN = (
         "what held the hub is told with the time of a round without it",
         "10 × 0.2 s that took 0.22 s are called serial",
         "_measured",
-        "_of_pair(give('serialized'), slowest)",
+        "_of_pair(give('serialized'), many, slowest, opening(question, seen))",
         "give('serialized')",
         (f"{VERDICT}test_what_held_the_hub_is_told_with_the_time_of_its_round",),
+    ),
+    Mutant(
+        "what blocks while connections are opened is told with the time of open ones",
+        "10 × 0.2 s that took 0.21 s are called serial",
+        "_of_pair",
+        "opened is not None and opened > pair.wall and (pair.wall < least_slope(many) * found.delay)",
+        "False",
+        (f"{VERDICT}test_what_blocks_while_connections_are_opened_is_told_with_the_time_of_that_pass",),
     ),
 )
