@@ -232,27 +232,13 @@ def _unblock(case: Case) -> list[Plan]:
     plans = []
     for name in blocking_arguments(parked["stack"] if parked is not None else ()):
         found = case.pool_lines([rf"\b{name}\s*=\s*True"])
-        spot = found[0] if len(found) == 1 else None
-        first, last = _making(case, spot, name) if spot else (0, 0)
+        spot = found[0] if len(found) == 1 and re.search(rf"\b{name}\b", case.text(found[0])) else None
+        first, last, _ = source_places.statement_at(spot, case.facts) if spot else (0, 0, 0)
         if spot and first:
             place = {"place": "argument", "file": spot[0], "name": name, "number": first, "last": last}
             where = f"instead of {name}=True at {case.line(str(spot[0]), spot[1])}"
             plans.append(Plan(f"{name}=False", where, place))
-            if spot[0] == _INPUT:
-                break  # the likelier one: no text shows which it is
     return plans
-
-
-def _making(case: Case, spot: Spot, name: str) -> tuple[int, int]:
-    """Return the lines of the statement at ``spot`` that gives the argument ``name``; 0 if none does.
-
-    A program that was read from standard input has no text, only the line in which it made the pool.
-    """
-    if spot[0] == _INPUT:
-        return spot[1], spot[1]
-    if not re.search(rf"\b{name}\b", case.text(spot)):
-        return 0, 0
-    return source_places.statement_at(spot, case.facts)[:2]
 
 
 def _descriptors(case: Case) -> list[Plan]:

@@ -69,21 +69,6 @@ def test_program_that_is_read_from_it(run, write, urls, tmp_path):
     assert [each["verdict"] for each in answer.json["remedies"]] == ["concurrent"]
 
 
-def test_remedy_for_a_pool_of_one_of_such_a_program(run):
-    program = NARROW.replace("in sys.stdin", f"in {URLS.split()}")
-    answer = run("--json", "--fix", "--", sys.executable, "-", input=program)
-    line = (
-        program.splitlines().index(
-            "session.mount('https://', HTTPAdapter(pool_maxsize=1, pool_block=True))"
-        )
-        + 1
-    )
-    assert answer.cause == ("pool-of-one", f"standard input, line {line}")
-    [remedy] = answer.json["remedies"]
-    where = f"instead of pool_block=True at standard input, line {line}"
-    assert (remedy["verdict"], remedy["where"]) == ("concurrent", where)
-
-
 def test_remedy_has_it_again(run, write):
     write("app", NARROW)
     answer = run("--json", "--fix", "--", sys.executable, "app.py", input=URLS)
