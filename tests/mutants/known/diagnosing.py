@@ -530,4 +530,20 @@ KNOWN = (
         "False",
         (f"{VERDICT}test_what_blocks_while_connections_are_opened_is_told_with_the_time_of_that_pass",),
     ),
+    Mutant(
+        "handlers of a client of botocore are not called",
+        "a program whose handler blocks is OK",
+        "Handlers.before",
+        "found is None or not self._found or (not self._can_call())",
+        "True",
+        (f"{SCENARIO}[handlers_of_botocore/before-send]",),
+    ),
+    Mutant(
+        "a handler that cannot be called is left out silently",
+        "a program whose handler of after-call blocks is OK",
+        "not_called",
+        "case.judgement.verdict != 'concurrent' or not left_out",
+        "True",
+        (f"{SCENARIO}[handlers_of_botocore/after-call]",),
+    ),
 )
