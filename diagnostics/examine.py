@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from diagnostics import both_ways
+from diagnostics import both_ways, handlers
 from diagnostics.causes import explain
 from diagnostics.errors import ProbeError
 from diagnostics.evidence import Case
@@ -90,7 +90,7 @@ def diagnose(
     case = Case(question, seen, judgement)
     explained = explain(case)
     code = explained[0][0].code if explained else ""
-    if why := no_verdict(case, code) or both_ways.unlike(case, code):
+    if why := no_verdict(case, code) or both_ways.unlike(case, code) or handlers.not_called(case):
         raise ProbeError(f"{question.target.shown}: {why}")
     worked: list[Remedy] = []
     failed: list[Remedy] = []
@@ -120,7 +120,8 @@ def diagnose(
             f"{app} takes more than a URL, so it is an application that was only imported: measured was"
             f" {name}; name a fetch of one argument with --app"
         )
-    notes += filter(None, [both_ways.shown(seen, judgement.verdict)])
+    verdict = judgement.verdict
+    notes += filter(None, [both_ways.shown(seen, verdict), handlers.shown(seen, verdict)])
     held = [_shown(case, each) for each in case.held[:5]]
     return Diagnosis(
         verdict=judgement.verdict,

@@ -16,7 +16,7 @@ from diagnostics.errors import ProbeError
 from diagnostics.evidence import Case
 from diagnostics.model import NOT_MEASURED, Observation, Remedy
 from diagnostics.source_places import Spot
-from diagnostics.verdict import judge
+from diagnostics.verdict import judge, opening
 from diagnostics.waits import blocking_arguments, in_pool
 
 __all__ = ["KNOWN", "Plan", "is_known", "measure_again"]
@@ -323,6 +323,8 @@ def _measured(
                 why = "that place was not reached in the process that was probed"
             else:
                 verdict = judgement.verdict
-                wall = round(judgement.wall, 3) if verdict != "error" else None
+                # The seconds of the same pass as without it.
+                opened = None if case.judgement.delay else opening(case.question, seen)
+                wall = round(opened or judgement.wall, 3) if verdict != "error" else None
                 why = {"serialized": "still serialized", "error": judgement.error}.get(verdict, "")
     return Remedy(code, known.summary, wall, verdict, plan.line, plan.where, why)

@@ -59,6 +59,10 @@ def show(question: Question, found: Diagnosis, console: Console, fixed: bool, pr
 def headline(found: Diagnosis) -> str:
     """Return the verdict with its numbers, in one line."""
     took = f"{found.requests} × {found.delay_s:g} s took {found.wall_s:.2f} s"
+    if not found.delay_s:
+        took = (
+            f"{found.requests} requests without a delay, which open connections, took {found.wall_s:.2f} s"
+        )
     ratio = f"(concurrency {found.concurrency:.1f} of {found.requests})"
     if not found.error and any(cause.code == "no-request" for cause in found.causes):
         return "HTTPS was not measured: the fetch sends no request to the server of the probe"

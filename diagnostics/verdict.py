@@ -26,7 +26,7 @@ from diagnostics.model import Observation, Question, Verdict
 from diagnostics.waits import limit_of, queued, stand_in_line
 from downloader.core.redact import redact
 
-__all__ = ["Judgement", "judge", "least_slope"]
+__all__ = ["Judgement", "judge", "least_slope", "opening"]
 
 # Holding the hub for fewer delays than this in N requests is the normal cost of the requests.
 _HELD = 1.5
@@ -63,7 +63,8 @@ class Served(NamedTuple):
 class Judgement:
     """A verdict with the numbers behind it.
 
-    - ``wall``: seconds that N requests took; ``delay``: seconds that one waits;
+    - ``wall``: seconds that N requests took; ``delay``: seconds that one waits, 0 where the pass was
+      slow in which connections are opened;
     - ``blocked`` and ``busy``: seconds that something held the hub without and with using the CPU;
     - ``error``: the text of the first error;
     - ``concurrency``: how many requests waited at once, on average over ``wall``;
@@ -173,7 +174,7 @@ def _measured(question: Question, seen: Observation) -> Judgement:
     slowest = max(pairs, key=lambda each: each.wall, default=None)
     if max(blocked, busy) * share > _HELD * delay and not question.url:
         # The waiting may overlap, but the time is spent in what holds the hub, in some of the pairs.
-        return _of_pair(give("serialized"), slowest)
+        return _of_pair(give("serialized"), many, slowest, opening(question, seen))
     if question.url and blocked * share > wall / 2:
         return give("serialized")
     if failed:
@@ -185,10 +186,26 @@ def _measured(question: Question, seen: Observation) -> Judgement:
     return give("concurrent", limit)
 
 
-def _of_pair(found: Judgement, pair: _Pair | None) -> Judgement:
-    """Return ``found`` with the time of ``pair``."""
+def opening(question: Question, seen: Observation) -> float | None:
+    """Return the seconds of the first pass of N requests at no delay, which open their connections."""
+    walls = (
+        float(each["wall"])
+        for each in seen.result["rounds"]
+        if each["requests"] == question.requests and _is_warm_up(each, question)
+    )
+    return next(walls, None)
+
+
+def _of_pair(found: Judgement, many: int, pair: _Pair | None, opened: float | None) -> Judgement:
+    """Return ``found`` with the time of ``pair``, or of the pass that ``opened`` the connections.
+
+    That is the slow one where what holds the hub does so while connections are opened: it lets on one of
+    them at a time.
+    """
     if pair is None or not pair.wall:
         return found
+    if opened is not None and opened > pair.wall and pair.wall < least_slope(many) * found.delay:
+        return replace(found, wall=opened, delay=0.0, concurrency=1.0)
     return replace(found, wall=pair.wall, concurrency=found.concurrency * found.wall / pair.wall)
 
 

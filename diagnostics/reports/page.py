@@ -158,7 +158,8 @@ def _remedies(body: Element, found: Diagnosis, fixed: bool) -> None:
     for remedy in found.tried:
         helps = "Does not help" if remedy.was_tried else "Could not be tried"
         _remedy(rows, f"{helps}: {remedy.summary}", remedy, scale, "before")
-    text = f"{found.requests} requests at once, each of which waits {found.delay_s:g} s."
+    each = f"waits {found.delay_s:g} s" if found.delay_s else "opens a connection"
+    text = f"{found.requests} requests at once, each of which {each}."
     inside(section, "p", text, class_="quiet")
 
 

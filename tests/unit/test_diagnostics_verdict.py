@@ -308,3 +308,10 @@ def test_what_held_the_hub_is_told_with_the_time_of_its_round():
     found = judge(ASK, seen(once(1, 0, 0.3), once(10, 0.0, 2.5), once(10, 0.2, 2.8), *quick, held=held))
     assert (found.verdict, found.wall) == ("serialized", 2.8)
     assert found.concurrency < 1
+
+
+def test_what_blocks_while_connections_are_opened_is_told_with_the_time_of_that_pass():
+    held = [{"stack": [("/proj/app.py", 9, "connect")], "seconds": 2.0, "cpu": 0.0, "ready": 0.0}]
+    rounds = (once(1, 0, 0.2), once(10, 0.0, 1.85), once(10, 0.2, 0.21))
+    found = judge(ASK, seen(*rounds, held=held, served=served(10, *[0.0] * 9, 0.2)))
+    assert (found.verdict, found.wall, found.delay, found.concurrency) == ("serialized", 1.85, 0.0, 1.0)

@@ -4,7 +4,7 @@ import copy
 import importlib
 import sys
 
-from . import behind, frames, https_inspection, like, others, plain_http, sharing, turns
+from . import behind, frames, handlers, https_inspection, like, others, plain_http, sharing, turns
 from .recorder import record
 
 TYPE_CHECKING = False
@@ -299,7 +299,7 @@ def of_connection(frame, options):
     stack.
     """
     seen, other = _client(frame)
-    return _of(seen, other, options)
+    return handlers.Handlers(frame).before(_of(seen, other, options))
 
 
 def is_in_client(frame):
@@ -315,6 +315,7 @@ class _Client(object):
         # type: (Optional[FrameType], bool, Any) -> None
         self.greenlet = greenlet
         self.seen, self.other = _client(frame)
+        self.handlers = handlers.Handlers(frame)
         levels = self.seen.levels(self.other)
         found = self.seen.plain or any(each is not None for each in levels.values())
         found = found or self.seen.connection is not None
@@ -467,6 +468,12 @@ class Connecting(object):
         spots = [record.clients.get(id(each)) for each in clients if each is not None]
         return [each for each in spots if each is not None]
 
+    def seen(self):
+        # type: () -> sharing.Sharing
+        """Return what is known of the client that is measured."""
+        self.sharing.handlers = self._measured.handlers.told()
+        return self.sharing
+
     def fetch(self, options):
         # type: (Dict[str, Any]) -> Optional[Tuple[Fetch, str]]
         """Return the fetch through as many copies, and its name; None if it cannot be copied."""
@@ -483,7 +490,7 @@ class Connecting(object):
         # type: (int, bool, Dict[str, Any]) -> Optional[Tuple[Fetch, str]]
         seen = copy.copy(self._measured.seen)
         seen.many, seen.own, seen.one_context = many, own, self._one_context
-        return _of(seen, self._measured.other, options)
+        return self._measured.handlers.before(_of(seen, self._measured.other, options))
 
 
 def _client(frame):

@@ -559,7 +559,7 @@ class Agent(object):
     def _note(self, connecting, options):
         # type: (fetchers.Connecting, Dict[str, Any]) -> None
         """Note how many clients the program has, and what to measure, too, where that is not known."""
-        self._sharing, self._second = connecting.sharing, connecting.with_own(options)
+        self._sharing, self._second = connecting.seen(), connecting.with_own(options)
         self._made = connecting.made()
 
     def _note_bystanders(self):

@@ -98,7 +98,8 @@ class Sharing(object):
 
     ``own``: each has locks of its own; ``evidence``: SHARED, OWN or UNCLEAR; ``seen``: how many greenlets
     were seen with a client, the one that is measured ``at`` a line; ``waiting``: where others waited for
-    their turn, while so many were ``using`` one; ``idle``: where they did, for their turn or for work.
+    their turn, while so many were ``using`` one; ``idle``: where they did, for their turn or for work;
+    ``handlers``: what the client calls besides, see ``handlers``.
     """
 
     def __init__(self, many, own, evidence, seen):
@@ -107,6 +108,7 @@ class Sharing(object):
         self.using, self.waiting = seen, []  # type: int, List[frames.Spot]
         self.idle = []  # type: List[frames.Spot]
         self.at = None  # type: Optional[frames.Spot]
+        self.handlers = None  # type: Optional[Dict[str, Any]]
 
 
 def alike(seen):

@@ -27,7 +27,7 @@ HANG = {
 COVERED = {
     # client_for_each/thread and /context, client_of_one_host/adapter, holds_a_client/argument and /asleep,
     # holds_what_the_probe_needs/login, session_of_another_shape/answer,
-    # context_for_several_connections/set once
+    # context_for_several_connections/set once, handlers_of_botocore/none and /after-call
     "": {
         "adapters_of_an_idle_program/wide",
         "client_for_each/manager",
@@ -41,6 +41,7 @@ COVERED = {
         "context_for_several_connections/standard",
         "ends_with_an_error/arguments",
         "ends_with_an_error/raised",
+        "handlers_of_botocore/another operation",
         "holds_a_client/each",
         "holds_a_client/free argument",
         "holds_a_client/free method",
@@ -64,10 +65,12 @@ COVERED = {
         "turns_in_a_package/semaphore",
         "turns_around_requests/semaphore",
     },
-    "blocking-call": {  # sleep_from_before
+    "blocking-call": {  # sleep_from_before, handlers_of_botocore/before-send
         "blocking_callback",
         "connections_of_http_client/waits",
         "httpx2_clients/hook",
+        "handlers_of_botocore/both",
+        "handlers_of_botocore/request-created",
         "lookups_left_out",
         "session_database_waits",
         "session_logging_waits",
