@@ -8,6 +8,7 @@ returns the Report. When the program dies, the pipe closes and the run drains.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import signal
 import subprocess
@@ -20,7 +21,9 @@ import msgspec
 
 from downloader import errors
 from downloader.config.config import Config
+from downloader.config.contradictions import check_writable
 from downloader.errors import UNDECODABLE, BootError, ConfigError, DownloaderError
+from downloader.files.below import descriptor_of
 from downloader.process import isolation
 from downloader.process.standard_streams import outlive_stderr
 from downloader.process.watching import stalled_text, start, watched
@@ -57,9 +60,7 @@ def download(config: Config) -> Report:
         raise ConfigError("standard input cannot be the source of download(); give a file")
     if config.dry_run:
         raise ConfigError("download() has a report, and a dry run has none; use the command line for that")
-    argv, env = isolation.child("downloader.api:serve_download", dest=config.local_output)
-    errors_to = None if _is_open(2) else subprocess.DEVNULL
-    process = start(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors_to, env=env)
+    process = _start(config)
     assert process.stdin is not None
     assert process.stdout is not None
     with process:
@@ -97,6 +98,31 @@ def download(config: Config) -> Report:
     raise kind(answer.message)
 
 
+def _start(config: Config) -> subprocess.Popen[bytes]:
+    """Start the new process; it gets the descriptors that are reports of ``config``, by their numbers."""
+    named = set()
+    for option, path in config.written_files:
+        if (descriptor := descriptor_of(path, config.output)) is not None:
+            check_writable(option, path, config.output)  # still: another may have its number by now
+            named.add(descriptor)
+    others = [each for each in named if each > 2]
+    # Its standard output is for the answer; it moves that away.
+    output = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3) if 1 in named else -1
+    try:
+        argv, env = isolation.child("downloader.api:serve_download", str(output), dest=config.local_output)
+        return start(
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=None if _is_open(2) else subprocess.DEVNULL,
+            env=env,
+            pass_fds=[*others, *([output] if output >= 0 else [])],
+        )
+    finally:
+        if output >= 0:
+            os.close(output)
+
+
 def _is_open(descriptor: int) -> bool:
     try:
         os.fstat(descriptor)
@@ -113,21 +139,32 @@ def _close(pipe: IO[bytes]) -> None:
 def serve_download() -> None:
     """Run the new process: read a Config, run it, write an Answer."""
     outlive_stderr()
+    answer_to = _move_answer(int(sys.argv[1]))
     size = int.from_bytes(sys.stdin.buffer.read(4), "big")
     config = Config.decode(sys.stdin.buffer.read(size))
     try:
-        answer = Answer(_run(config).report)
+        answer = Answer(_run(config, answer_to).report)
     except DownloaderError as error:
         answer = Answer(error=type(error).__name__, message=str(error))
-    try:
-        sys.stdout.buffer.write(msgspec.json.encode(answer))
-        sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        # The caller has exited: discard the output, also that of the flush at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    # The caller may have exited.
+    with contextlib.suppress(BrokenPipeError), open(answer_to, "wb") as file:
+        file.write(msgspec.json.encode(answer))
 
 
-def _run(config: Config) -> Finished:
+def _move_answer(output: int) -> int:
+    """Return the descriptor that takes the answer; standard output is then ``output``, the caller's.
+
+    -1 for ``output``: the run writes nothing to that.
+    """
+    answer_to = os.dup(1)
+    if output < 0:
+        output = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(output, 1)
+    os.close(output)
+    return answer_to
+
+
+def _run(config: Config, answer_to: int) -> Finished:
     """Run ``config`` with its engine; drain when the caller has exited."""
     if config.engine == "ray":
         from downloader.cluster.driver.job import run_cluster
@@ -137,7 +174,7 @@ def _run(config: Config) -> Finished:
         return run_cluster(config)
     from downloader.engine.job import run_job
 
-    return run_job(config, ended=_Caller().gone)
+    return run_job(config, ended=_Caller(answer_to).gone)
 
 
 def _end_with_caller() -> None:
@@ -148,9 +185,10 @@ def _end_with_caller() -> None:
 
 
 class _Caller:
-    """The program that waits for the run, at the other ends of standard input and output."""
+    """The program that waits for the run, at the other ends of standard input and of ``answer_to``."""
 
-    def __init__(self) -> None:
+    def __init__(self, answer_to: int) -> None:
+        self._answer_to = answer_to
         self._told = 0.0
 
     def gone(self) -> bool:
@@ -163,5 +201,5 @@ class _Caller:
         if monotonic() - self._told >= _TELL_EVERY:
             self._told = monotonic()
             with contextlib.suppress(BrokenPipeError):
-                os.write(1, b" ")  # in front of the JSON
+                os.write(self._answer_to, b" ")  # in front of the JSON
         return readable(0, 0)

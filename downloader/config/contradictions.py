@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -12,7 +14,7 @@ from downloader.config.options import SUMS, ReportOptions
 from downloader.core.bucket_place import bucket_and_prefix, is_bucket
 from downloader.core.redact import redact_url
 from downloader.errors import ConfigError
-from downloader.files.below import name_below
+from downloader.files.below import descriptor_of, name_below
 from downloader.files.directory import HOME, UnsafeFile, open_directory
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ __all__ = [
     "check_proxies",
     "check_proxy",
     "check_writable",
+    "may_replace",
 ]
 
 
@@ -62,9 +65,6 @@ def _check_written(config: ReportOptions) -> None:
             raise ConfigError(
                 f"{option} -: it is written to a file; /dev/stdout is standard output, ./- a file"
             )
-    given = [os.path.realpath(path) for _, path in config.written_files]
-    if len(set(given)) < len(given):
-        raise ConfigError("--report, --failures and --manifest are one file; give each its own")
 
 
 def _check_manifest(config: Config) -> None:
@@ -158,14 +158,17 @@ def check_overwrites(
     Both are pairs of what the file is and its path. Which file it is counts, not how it is spelled: a path
     may lead to it by links. ``stdin``: standard input is read, too.
     """
-    seen: dict[tuple[int, int], str] = {}
+    seen: dict[tuple[int, int] | str, str] = {}
+    by_descriptor = {path for _, path in written if descriptor_of(path) is not None}
     for option, path in written:
         if (own := _own_directory(path, journal_root)) is not None:
             raise ConfigError(f"{option}: {path} is in {own}, which is for this program; name another file")
-        if (file := _identity(path)) is not None:
-            if other := seen.get(file):
+        # What is there and no file, a terminal, takes both; so does a descriptor, at its position.
+        file = _identity(path) if os.path.exists(path) else os.path.realpath(path)
+        if file is not None:
+            other = seen.setdefault(file, option)
+            if other != option and not {path, dict(written)[other]} <= by_descriptor:
                 raise ConfigError(f"{option} and {other} are one file, {path}; give each its own")
-            seen[file] = option
     if not seen:
         return
     for what, file in _identities(read, stdin=stdin):
@@ -205,6 +208,9 @@ def _own_directory(path: str, journal_root: str) -> str | None:
 
 def check_writable(option: str, path: str, output: str) -> None:
     """Raise ConfigError if a report cannot be written, so that this is found before the job."""
+    if (descriptor := descriptor_of(path, output)) is not None:
+        _check_descriptor(option, path, descriptor)
+        return
     parent = os.path.dirname(os.path.abspath(path))
     if os.path.isdir(path) or path.endswith("/"):
         raise ConfigError(f"{option}: {path} is a directory")
@@ -216,8 +222,42 @@ def check_writable(option: str, path: str, output: str) -> None:
     if not os.path.isdir(target):
         raise ConfigError(f"{option}: {path} is a link into {target}, which is not there")
     _check_below(option, path, output)
-    if not os.access(path if os.path.exists(path) else parent, os.W_OK):
+    if os.path.exists(path) and not os.access(path, os.W_OK):
         raise ConfigError(f"{option}: {path}: Permission denied")
+    if not os.path.exists(path) or os.path.isfile(path):
+        _check_replaceable(option, path, target)
+
+
+def _check_descriptor(option: str, path: str, descriptor: int) -> None:
+    try:
+        mode = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE
+    except (OSError, OverflowError):
+        raise ConfigError(f"{option}: {path}: no such descriptor is open") from None
+    if mode == os.O_RDONLY:
+        raise ConfigError(f"{option}: {path} is not open for writing")
+
+
+def _check_replaceable(option: str, path: str, directory: str) -> None:
+    """Refuse a file in whose directory no other can be made: it would be written there, then renamed."""
+    try:
+        with open_directory(directory) as opened:
+            os.close(opened.unnamed())
+            above = os.fstat(opened.fd)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return  # there may be room at the end
+        raise ConfigError(
+            f"{option}: {path}: no file can be made in {directory}: {error.strerror}; name one elsewhere"
+        ) from None
+    if os.path.exists(path) and not may_replace(above, os.stat(path).st_uid, os.geteuid()):
+        raise ConfigError(
+            f"{option}: {path}: only its owner can replace it in {directory}; name another file"
+        )
+
+
+def may_replace(directory: os.stat_result, owner: int, user: int) -> bool:
+    """Return whether ``user`` may replace a file of ``owner`` in ``directory``, where it may make files."""
+    return not directory.st_mode & stat.S_ISVTX or user in (0, owner, directory.st_uid)
 
 
 def _check_below(option: str, path: str, output: str) -> None:

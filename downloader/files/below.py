@@ -1,12 +1,17 @@
-"""Tell which of the paths that a user names lead below a directory that others may have prepared."""
+"""Tell which of the paths that a user names lead below a directory that others may have prepared.
+
+Or to a descriptor, which is what the user has opened, wherever that is.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
-__all__ = ["name_below"]
+__all__ = ["descriptor_of", "name_below"]
 
 _MOST_LINKS = 40  # as Linux
+_DESCRIPTORS = ("/dev/fd", "/proc/self/fd", "/proc/thread-self/fd")
 
 
 def name_below(path: str, directory: str) -> str:
@@ -17,14 +22,44 @@ def name_below(path: str, directory: str) -> str:
     """
     try:
         root = os.stat(directory)
-        for _ in range(_MOST_LINKS):
-            name = _as_written(path, root) or _in_fact(path, root)
-            if name or not os.path.islink(path):
+        for each in _links(path):
+            if name := _as_written(each, root) or _in_fact(each, root):
                 return name
-            path = os.path.join(os.path.dirname(path), os.readlink(path))
     except OSError:
         pass
     return ""
+
+
+def descriptor_of(path: str, directory: str = "") -> int | None:
+    """Return the descriptor of this process that ``path`` is, also by links; None if it is none.
+
+    Also None for a path below ``directory``: a link there may be anybody's.
+    """
+    try:
+        *_, last = _links(path)
+    except OSError:
+        return None
+    found = _number(last)
+    return None if found is not None and directory and name_below(path, directory) else found
+
+
+def _links(path: str) -> Iterator[str]:
+    """Yield ``path``, and what it leads to by one link after the other, as far as a descriptor."""
+    for _ in range(_MOST_LINKS):
+        yield path
+        if _number(path) is not None or not os.path.islink(path):
+            return
+        path = os.path.join(os.path.dirname(path), os.readlink(path))
+
+
+def _number(path: str) -> int | None:
+    """Return the number of the descriptor that ``path`` is without further links, None if it is none."""
+    above, leaf = os.path.split(path)
+    if not (leaf.isascii() and leaf.isdigit()):
+        return None
+    # /proc/self/fd is /proc/PID/fd, which may be written so, too.
+    own = {os.path.realpath(each) for each in _DESCRIPTORS}
+    return int(leaf) if os.path.realpath(above or ".") in own else None
 
 
 def _as_written(path: str, root: os.stat_result) -> str:

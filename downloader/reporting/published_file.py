@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import IO, Any, BinaryIO, cast
 
 from downloader.errors import DestinationError
-from downloader.files.below import name_below
+from downloader.files.below import descriptor_of, name_below
 from downloader.files.directory import Entry, UnsafeFile, open_directory
 
 __all__ = ["publish"]
@@ -25,14 +25,16 @@ def publish(path: str, write: Write, output: str = "", mark: str = "", mode: int
     """Let ``write`` write to ``path``: beside it, and then under its name.
 
     Below ``output``, the destination if there is one, no link is followed and nothing but a file is
-    replaced. Elsewhere /dev/stderr, /dev/null or a named pipe are written to, never replaced. ``mark``
+    replaced. Elsewhere /dev/stderr and other descriptors (where they are), /dev/null or a named pipe are
+    written to, never replaced. ``mark``
     makes the name beside it unique, by default the process; where it stays the same, what a killed process
     has left is replaced. ``mode``: of the new file, less the umask. Raises DestinationError.
     """
     try:
         name = name_below(path, output)
-        if not name and _is_stream(path):
-            with _open_stream(path) as file:
+        descriptor = descriptor_of(path, output)
+        if descriptor is not None or (not name and _is_stream(path)):
+            with _open_stream(path, descriptor) as file:
                 write(cast("BinaryIO", file))
             return
         above = output if name else os.path.dirname(os.path.realpath(path))
@@ -65,22 +67,29 @@ def _is_stream(path: str) -> bool:
         return False
 
 
-def _open_stream(path: str) -> IO[bytes]:
-    """Return what is no file, open for writing: a named pipe without a reader would block for ever."""
+def _open_stream(path: str, descriptor: int | None) -> IO[bytes]:
+    """Return what is not replaced, open for writing: a named pipe without a reader would block for ever.
+
+    ``descriptor``: which one ``path`` is. To open it by its path would begin its file anew, and a socket
+    cannot be opened at all.
+    """
     try:
-        fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = (
+            os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            if descriptor is None
+            else os.dup(descriptor)
+        )
     except OSError as error:
         if error.errno == errno.ENXIO and stat.S_ISFIFO(os.stat(path).st_mode):
             raise OSError(error.errno, "nobody reads this named pipe") from error
         raise
-    if stat.S_ISFIFO(os.fstat(fd).st_mode):
-        return io.BufferedWriter(_Pipe(fd))
-    os.set_blocking(fd, True)
-    return open(fd, "wb")
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        return open(fd, "wb")
+    return io.BufferedWriter(_Stream(fd))
 
 
-class _Pipe(io.RawIOBase):
-    """A pipe that is written to as its reader takes something, which may stop for a while only."""
+class _Stream(io.RawIOBase):
+    """A pipe or the like, written to as its reader takes something, which may stop for a while only."""
 
     def __init__(self, fd: int) -> None:
         self._fd, self._is_stuck = fd, False
@@ -94,7 +103,8 @@ class _Pipe(io.RawIOBase):
         self._is_stuck = self._is_stuck or not poll.poll(_PATIENCE * 1000)
         if self._is_stuck:
             raise OSError(errno.ETIMEDOUT, "what reads this pipe takes nothing any more")
-        return os.write(self._fd, data)
+        # A descriptor of the user's may block, and does not for this much.
+        return os.write(self._fd, memoryview(data)[: select.PIPE_BUF])
 
     def close(self) -> None:
         if not self.closed:

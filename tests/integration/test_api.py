@@ -126,6 +126,32 @@ def test_program_with_closed_streams(shell: str, dev_server: Serve, tmp_path: Pa
     assert len(list((tmp_path / "d").glob("file-*"))) == 5
 
 
+def test_reports_to_descriptors_of_the_program(dev_server: Serve, tmp_path: Path) -> None:
+    """Its run is a process of its own, with another standard output."""
+    server = dev_server(files=5)
+    done = program(
+        """
+        import os, sys
+        import downloader
+        file = open("told", "w")
+        print("before", file=file, flush=True)
+        config = downloader.Config(
+            source=sys.argv[1], output="d", report="/dev/stdout", failures=f"/dev/fd/{file.fileno()}",
+            manifest="m.jsonl", workers=1,
+        )
+        print("begun", flush=True)
+        print("stored", downloader.download(config).stored)
+        """,
+        server.url,
+        cwd=tmp_path,
+    )
+    assert (done.stderr, done.returncode) == ("", 0), done
+    begun, _, rest = done.stdout.partition("\n")
+    report, _, stored = rest.rpartition("stored ")
+    assert (begun, json.loads(report)["listed"], stored) == ("begun", 5, "5\n")
+    assert (tmp_path / "told").read_text() == "before\n"
+
+
 def test_file_name_that_is_not_text(tmp_path: Path) -> None:
     done = program(
         r"""

@@ -345,6 +345,124 @@ def test_what_is_put_into_the_destination_while_the_run_is_at_work_is_not_writte
     assert os.listdir(target.parent) == ["r.json"]
 
 
+@pytest.mark.parametrize(
+    ("option", "named", "where"),
+    [
+        ("--report", "/dev/stdout", "> out"),
+        ("--report", "/dev/fd/1", "> out"),
+        ("--failures", "/proc/self/fd/7", "7> out"),
+        ("--failures", "/dev/stderr", "2> out"),
+        ("--manifest", "link.jsonl", ">> out"),
+    ],
+)
+def test_descriptor_that_is_a_file_is_written_where_it_is(
+    option: str, named: str, where: str, tmp_path: Path
+) -> None:
+    """As by all other programs, and not replaced: what the shell writes to it would be lost."""
+    (tmp_path / "link.jsonl").symlink_to("/dev/stdout")
+    with Server(files={"a": ok(), "gone": status(404)}) as server:
+        line = shlex.join(command(server.url, "-o", "d", *ONE, "-q", "--progress", "none", option, named))
+        number = where.partition(">")[0] or "1"
+        script = f"{{ echo before >&{number}; {line}; echo after >&{number}; }} {where}"
+        subprocess.run(
+            ["bash", "-c", script],
+            cwd=tmp_path,
+            env=environment(),
+            timeout=60,
+            check=True,
+            capture_output=True,
+        )
+    first, *lines, last = (tmp_path / "out").read_text().splitlines()
+    assert (first, last) == ("before", "after")
+    told = [json.loads(line) for line in lines if line.startswith('{"')] or [json.loads("".join(lines))]
+    assert (
+        told[0].get("name", told[0].get("listed"))
+        == {
+            "--report": 2,
+            "--failures": "gone",
+            "--manifest": "a",
+        }[option]
+    )
+    assert sorted(os.listdir(tmp_path)) == ["d", "link.jsonl", "out"]
+
+
+@pytest.mark.parametrize(
+    ("failures", "report", "where"),
+    [
+        ("/dev/stdout", "/dev/stderr", ""),
+        ("/dev/stdout", "/dev/stderr", "2>&1 | cat"),
+        ("/dev/stdout", "/dev/stderr", "> out 2>&1"),
+        ("/dev/stdout", "/dev/stdout", "> out"),
+        ("/dev/null", "/dev/null", ""),
+    ],
+)
+def test_two_reports_may_go_to_one_terminal_or_pipe(
+    failures: str, report: str, where: str, tmp_path: Path
+) -> None:
+    with Server(files={"a": ok(), "gone": status(404)}) as server:
+        argv = command(
+            server.url, "-o", "d", *ONE, "-q", "--robots", "--failures", failures, "--report", report
+        )
+        script = f"set -o pipefail; {shlex.join(argv)} {where}"
+        done = subprocess.run(
+            ["bash", "-c", script],
+            cwd=tmp_path,
+            env=environment(),
+            timeout=60,
+            check=False,
+            capture_output=True,
+        )
+    out = (tmp_path / "out").read_bytes() if "out" in where else b""
+    said = done.stdout + done.stderr + out
+    assert done.returncode == 1, said
+    assert [said.count(b'"code":"http-404"'), said.count(b'"listed": 2')] == [int("null" not in report)] * 2
+
+
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [
+        ("/dev/fd/77", "/dev/fd/77: no such descriptor is open"),
+        ("/dev/fd/99999999999999999999", ": no such descriptor is open"),
+        ("/dev/stdin", "/dev/stdin is not open for writing"),
+        ("/proc/r.json", "no file can be made in /proc: "),
+    ],
+)
+def test_report_that_cannot_be_written_is_found_before_the_start(
+    named: str, told: str, run_downloader: Run, tmp_path: Path
+) -> None:
+    with open(os.devnull) as stdin:
+        done = run_downloader("http://h", "-o", "d", "--report", named, cwd=tmp_path, stdin=stdin)
+    assert done.returncode == 2, done
+    assert f"--report: {named}" in done.stderr
+    assert told in done.stderr
+    assert os.listdir(tmp_path) == []
+
+
+def test_report_in_a_directory_that_is_not_writable_is_found_before_the_start(
+    run_downloader: Run, tmp_path: Path
+) -> None:
+    """Also one that is itself writable: it would be replaced."""
+    target = tmp_path / "ro"
+    target.mkdir()
+    (target / "r.json").touch(0o666)
+    bind = ["sh", "-c", 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1"', "sh", target]
+    try:
+        if os.geteuid():
+            target.chmod(0o555)
+        elif subprocess.run(bind, capture_output=True, check=False).returncode:
+            pytest.skip("root that may not mount")
+        for named in ("ro/r.json", "ro/new.json"):
+            done = run_downloader("http://h", "-o", "d", "--report", named, cwd=tmp_path)
+            assert done.returncode == 2, done
+            assert f"--report: {named}: " in done.stderr
+    finally:
+        if os.geteuid():
+            target.chmod(0o755)
+        else:
+            subprocess.run(["umount", target], capture_output=True, check=False)
+    assert not (tmp_path / "d").exists()
+
+
 def test_named_pipe_without_a_reader_is_an_error(run_downloader: Run, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with Server(files={"a": ok()}) as server:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import Any
 import pytest
 
 from downloader.config.config import Config
+from downloader.config.contradictions import may_replace
 from downloader.errors import ConfigError
+from downloader.files.below import descriptor_of
 
 PEM = "-----BEGIN CERTIFICATE-----\n"
 
@@ -89,6 +92,41 @@ def test_two_written_files_are_two(here: Path) -> None:
     os.symlink("r", "soft")
     for other in ("r", "./r", "hard", "soft"):
         assert "one file" in refused(report="r", failures=other), other
+
+
+def test_a_descriptor_and_the_file_that_it_is_are_one(here: Path) -> None:
+    with open("r", "wb") as file:
+        named = f"/dev/fd/{file.fileno()}"
+        for report, failures in ((named, "r"), ("r", named)):
+            assert "one file" in refused(report=report, failures=failures)
+        Config(source="list.csv", output="d", report=named, failures=f"/proc/self/fd/{file.fileno()}")
+
+
+def test_which_paths_are_descriptors(here: Path) -> None:
+    os.symlink("/dev/stdout", "out")
+    os.symlink(here / "out", "d/inside")
+    os.symlink("d/inside", "through")
+    (here / "1").touch()
+    named = ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", f"/proc/{os.getpid()}/fd/1", "out", "d/inside")
+    assert [descriptor_of(path) for path in named] == [1] * len(named)
+    assert [descriptor_of(path, "d") for path in named] == [1] * 5 + [None]
+    none = ("1", "/dev/null", "/dev/fd", "/dev/fd/x", "missing", "through")
+    assert [descriptor_of(path, "d") for path in none] == [None] * len(none)
+
+
+@pytest.mark.parametrize(
+    ("mode", "above", "owner", "user", "may"),
+    [
+        (0o777, 0, 1, 2, True),
+        (0o1777, 0, 1, 2, False),
+        (0o1777, 0, 2, 2, True),
+        (0o1777, 2, 1, 2, True),
+        (0o1777, 3, 1, 0, True),
+    ],
+)
+def test_who_may_replace_a_file(mode: int, above: int, owner: int, user: int, may: bool) -> None:
+    directory = os.stat_result((stat.S_IFDIR | mode, 1, 1, 1, above, 0, 0, 0, 0, 0))
+    assert may_replace(directory, owner, user) is may
 
 
 def test_what_is_nobodys_is_written(here: Path) -> None:

@@ -50,13 +50,21 @@ KNOWN = (
         "a report is written through a link in DEST",
         "what somebody has put into a shared destination has a file outside of it overwritten",
         "name_below",
-        "_as_written(path, root) or _in_fact(path, root)",
+        "_as_written(each, root) or _in_fact(each, root)",
         "''",
         (
             "tests/integration/test_report.py::test_what_others_have_put_into_the_destination_is_not_written_through",
             "tests/integration/test_report.py::"
             "test_what_is_put_into_the_destination_while_the_run_is_at_work_is_not_written_through",
         ),
+    ),
+    Mutant(
+        "a file that is a descriptor is replaced",
+        "--report /dev/stdout > out: the file that the shell has opened is gone",
+        "publish",
+        "descriptor is not None",
+        "False",
+        ("tests/integration/test_report.py::test_descriptor_that_is_a_file_is_written_where_it_is",),
     ),
     Mutant(
         "a named pipe without a reader is waited for",
