@@ -20,7 +20,7 @@ from downloader.core.redact import redact
 
 __all__ = ["settled", "shown", "unlike"]
 
-_ADVICE = "name a fetch that its greenlets call: --app MODULE:CALLABLE"
+_ADVICE = "name a fetch that its greenlets call, a function of one URL: --app MODULE:CALLABLE"
 _TURNS = ("own-lock", "pool-of-one")  # causes that are of a client
 _SOME = 3  # greenlets that wait; fewer may be on the way
 _CLIENTS = re.compile(r"-packages/(requests|urllib3|httpx2?|httpcore2?|geventhttpclient)/")

@@ -37,9 +37,8 @@ def explain(case: Case) -> list[tuple[Cause, tuple[str, ...]]]:
         found = entry.found(case)
         if found is not None:
             evidence = [line for line in found.evidence if line]
-            return [
-                (Cause(entry.code, entry.summary, found.where, evidence, entry.explanation), entry.remedies)
-            ]
+            summary, explanation = found.summary or entry.summary, found.explanation or entry.explanation
+            return [(Cause(entry.code, summary, found.where, evidence, explanation), entry.remedies)]
     return []
 
 
@@ -253,8 +252,8 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "own-lock",
         "the requests wait for each other at a lock of the application",
-        "Where the lock is gevent's, they pass it one by one; a real lock, which gevent has not replaced,\n"
-        "blocks the whole process permanently.",
+        "What they wait for lets one through after the other. Let go of it before the request, or allow\n"
+        "more of them at once.",
         (),
         predicates.own_lock,
     ),

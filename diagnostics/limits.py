@@ -9,6 +9,13 @@ from diagnostics.waits import asleep, in_pool, queued
 
 __all__ = ["no_request", "rate_limit", "small_pool", "time_elsewhere"]
 
+_MOST = 0.8  # of the requests
+_BEFORE = "the requests overlap, and greenlets wait for each other before them"
+_NOT_AROUND = (
+    "What they wait for is around something else than the requests: the lock of a token, say. That is no\n"
+    "fault, unless it takes long."
+)
+
 
 def rate_limit(case: Case) -> Found | None:
     parked = asleep(case.observation.result)
@@ -34,6 +41,9 @@ def small_pool(case: Case) -> Found | None:
     at = pool_place(case, parked["stack"]) if in_pool(parked["stack"]) else waits
     for_it = " for a thread of a gevent.threadpool.ThreadPool" if case.in_threads else ""
     waited = f"{parked['most']} greenlets waited at once{for_it}{ending('at', waits)}"
+    served = case.judgement.served
+    if served is not None and served.peak > _MOST * case.question.requests:
+        return Found(at, [waited, case.served_line()], _BEFORE, _NOT_AROUND)
     return Found(at, [waited, case.served_line()])
 
 

@@ -17,10 +17,15 @@ from downloader.core.redact import redact_url
 
 
 class Found(NamedTuple):
-    """A match. ``where``: file:line; ``evidence``: one line each, empty ones are left out."""
+    """A match. ``where``: file:line; ``evidence``: one line each, empty ones are left out.
+
+    ``summary`` and ``explanation``: in place of those of the table, where these do not fit all matches.
+    """
 
     where: str
     evidence: list[str]
+    summary: str = ""
+    explanation: str = ""
 
 
 def _serialized(case: Case) -> bool:
@@ -292,6 +297,10 @@ def dns(case: Case) -> Found | None:
     )
 
 
+_REAL_LOCK = (
+    "It is a real lock, which gevent has not replaced: the greenlet that holds it can never run again,\n"
+    "and the whole process is blocked permanently."
+)
 _EXECUTORS = r"\bmax_workers\s*=|\b(\w*Executor|FuturesSession|ThreadPool)\("
 
 
@@ -302,7 +311,8 @@ def own_lock(case: Case) -> Found | None:
         # A deadlock: the greenlet that holds this real lock can never run again.
         spot = case.own_frame(case.blocked[0]["stack"])
         if spot and re.search(r"\bwith\b|\bacquire\b|\bwait\b|\bget\(|\bjoin\b", case.text(spot)):
-            return Found(case.where(spot), [case.judgement.problem, case.held_line(case.blocked)])
+            evidence = [case.judgement.problem, case.held_line(case.blocked)]
+            return Found(case.where(spot), evidence, explanation=_REAL_LOCK)
     if not _serialized(case) and not case.judgement.problem:
         return None
     if _hub_was_held(case):
@@ -317,6 +327,7 @@ def own_lock(case: Case) -> Found | None:
         spot = case.own_line(_EXECUTORS)
     spot = spot or case.own_frame(parked["stack"])
     for_them = " in a gevent.threadpool.ThreadPool" if case.in_threads else ""
+    summary = "the requests wait for each other in a pool of threads" if case.in_threads else ""
     return Found(
         case.where(spot),
         [
@@ -324,6 +335,7 @@ def own_lock(case: Case) -> Found | None:
             _at(case, parked),
             case.served_line(),
         ],
+        summary,
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from io import StringIO
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from diagnostics.causes import explain
@@ -163,6 +164,45 @@ def test_sockets_that_python_2_refuses_to_mix_are_named():
     unpatched = {**PATCHED, "socket": False}
     assert explained({"rounds": [failed]}, patched=unpatched) == ["sockets-unpatched"]
     assert explained({"rounds": [failed]}) != ["sockets-unpatched"]
+
+
+def cause_of(lines: list[Any], served: dict[str, Any], wall: float, name: str = "") -> Any:
+    """Return the cause where nine of ten greenlets waited at ``lines``, in a fetch called ``name``."""
+    parked = {"stack": lines, "most": 9, "seconds": 9.0, "during": 9.0}
+    rounds = [once(10, 0.0, 0.1), once(10, 0.2, wall)]
+    found = observation({"rounds": rounds, "parked": [parked], "seconds": 4.1, "looked": 4.1, "name": name})
+    found.served.update(dict.fromkeys(("r0.0", "r0.2"), served))
+    [(cause, _)] = explain(Case(ASK, found, judge(ASK, found)))
+    return cause
+
+
+def test_a_real_lock_is_named_only_where_it_stops_the_process(tmp_path):
+    app = tmp_path / "app.py"
+    app.write_text("def fetch(url):\n    with LOCK:\n        load(url)\n")
+    queue = [["/py/lib/python3.11/site-packages/gevent/thread.py", 90, "acquire"], [str(app), 2, "fetch"]]
+    one_by_one = {"requests": 10, "peak": 1, "levels": [0.0, 2.0]}
+    cause = cause_of(queue, one_by_one, 2.1)
+    assert (cause.code, "real lock" in cause.explanation) == ("own-lock", False)
+    stopped = {"rounds": [], "held": [held(str(app), 2, 48.7)], "problem": "nothing more came within 49 s"}
+    found = observation({**stopped, "seconds": 49.2})
+    [(cause, _)] = explain(Case(ASK, found, judge(ASK, found)))
+    assert (cause.code, "real lock" in cause.explanation) == ("own-lock", True)
+
+
+def test_a_pool_of_threads_is_not_called_a_lock():
+    one_by_one = {"requests": 10, "peak": 1, "levels": [0.0, 2.0]}
+    cause = cause_of([], one_by_one, 2.1, "requests.get in gevent.threadpool.ThreadPool")
+    assert (cause.code, cause.summary) == (
+        "own-lock",
+        "the requests wait for each other in a pool of threads",
+    )
+
+
+@pytest.mark.parametrize(("peak", "through"), [(10, False), (5, True)])
+def test_a_pool_lets_some_through_only_where_the_server_saw_some(peak, through):
+    counts = {"requests": 20, "peak": peak, "levels": [0.0, 0.0, 0.0, 0.0, 0.0, 0.4]}
+    cause = cause_of([], counts, 0.9)
+    assert (cause.code, "lets only some" in cause.summary) == ("small-pool", through)
 
 
 def test_no_sentence_ends_in_an_empty_place():
