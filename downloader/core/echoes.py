@@ -10,11 +10,18 @@ import binascii
 import html
 import re
 from collections.abc import Iterable, Iterator, Set
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Final
 from urllib.parse import unquote
 
-from downloader.core.redact import SHORTEST, credentials_in, is_secret_param, pattern_of, redact_url
+from downloader.core.redact import (
+    SHORTEST,
+    credentials_in,
+    is_secret_param,
+    pattern_of,
+    redact_url,
+    spellings,
+)
 from downloader.core.urls import login_of
 
 __all__ = ["Echoes", "basic_login", "secrets_of_headers"]
@@ -23,7 +30,8 @@ Headers = Iterable[tuple[str, str]]
 
 _CUT: Final = "***"
 _SHORTEST_OTHER: Final = 8  # of a field whose name does not say that it is secret
-_LAYERS: Final = 3  # of percent-encoding, of entities of HTML, of escapes of JSON
+_LAYERS: Final = 8  # of percent-encoding, of entities of HTML, of escapes of JSON
+_MOST_CODED_TWICE: Final = 32  # secrets: each has some hundred forms
 _SHORTEST_CODED: Final = 8  # bytes of a secret that is found by accident in no other coding
 # Fields of requests that are no credentials, and whose values servers repeat as they should.
 _HARMLESS: Final = frozenset(
@@ -112,13 +120,19 @@ def _codings(secret: str) -> Set[str]:
     raw = secret.encode("utf-8", "surrogateescape")
     if len(raw) < _SHORTEST_CODED:
         return set()
-    found = {raw.hex(), raw.hex().upper()}
+    found = {raw.hex(), raw.hex().upper()}  # in both cases, as others have it in a further coding
     for before in range(3):
         whole = (before + len(raw)) // 3 * 3
         coded = base64.b64encode((bytes(before) + raw)[:whole]).decode()
         text = coded[-(-before * 4 // 3) :]  # without what the bytes before share
         found |= {text, text.replace("+", "-").replace("/", "_")}
     return found
+
+
+def _coded_twice(secret: str) -> Set[str]:
+    """Return the codings of what codings, URLs, JSON and reprs make of a secret."""
+    within = (spellings(secret) | _codings(secret)) - {secret}
+    return {form for each in within for form in _codings(each)}
 
 
 def _layers(text: str) -> Iterator[str]:
@@ -147,8 +161,12 @@ class Echoes:
 
     def __init__(self, secrets: Iterable[str]) -> None:
         self._own = tuple(dict.fromkeys(secret for secret in secrets if len(secret) >= SHORTEST))
-        coded = sorted({each for secret in self._own for each in _codings(secret)})
-        self._coded = re.compile("|".join(map(re.escape, coded))) if coded else None
+        coded = {each for secret in self._own for each in _codings(secret)}
+        hexadecimal = {secret.encode("utf-8", "surrogateescape").hex() for secret in self._own}
+        forms = [f"(?i:{each})" for each in sorted(coded & hexadecimal)]
+        upper = {each.upper() for each in hexadecimal}
+        forms += map(re.escape, sorted(coded - hexadecimal - upper))
+        self._coded = re.compile("|".join(forms)) if forms else None
 
     @property
     def has_any(self) -> bool:
@@ -174,6 +192,24 @@ class Echoes:
             return f"{origin[0]}/{_CUT}" if origin and not pattern.search(unquote(origin[0])) else _CUT
         return found
 
+    def cut_all(self, text: str, url: str = "") -> str:
+        """Return the same, without what has a credential of the run in a coding of a coding, too.
+
+        For what is not said of each file: this takes longer.
+        """
+        found = self.cut(text, url)
+        if not self._is_coded_twice(found):
+            return found
+        origin = _ORIGIN(found)
+        return f"{origin[0]}/{_CUT}" if origin and not self._is_coded_twice(origin[0]) else _CUT
+
+    def _is_coded_twice(self, text: str) -> bool:
+        return any(form in plain for plain in _layers(text) for form in self._twice)
+
+    @cached_property
+    def _twice(self) -> Set[str]:
+        return {form for secret in self._own[:_MOST_CODED_TWICE] for form in _coded_twice(secret)}
+
     def _is_there(self, pattern: re.Pattern[str], of_request: tuple[str, ...], text: str) -> bool:
         """Return whether ``text`` has a credential, in whatever coding."""
         for plain in _layers(text):
@@ -189,9 +225,9 @@ class Echoes:
         return redact_url(self.cut(at, url, headers))
 
     def has(self, text: str) -> bool:
-        """Return whether ``text`` has a credential of the run."""
+        """Return whether ``text`` has a credential of the run, as ``cut_all`` finds it."""
         pattern = pattern_of(self._own) if self._own else None
-        return pattern is not None and self._is_there(pattern, (), text)
+        return pattern is not None and (self._is_there(pattern, (), text) or self._is_coded_twice(text))
 
     def _of(self, url: str, headers: Headers) -> tuple[str, ...]:
         """Return the credentials of the run, and those of a request to ``url`` with ``headers``."""

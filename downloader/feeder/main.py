@@ -417,7 +417,7 @@ def _listing_fetch(config: Config, link: PlainChildLink) -> Fetch:
     from downloader.http.session import HttpSession
 
     read = ListingClient(config, HttpSession(config)).read
-    policy = config.retry_policy
+    policy, cut = config.retry_policy, config.echoes.cut_all
 
     def fetch(url: str) -> bytes | bytearray:
         attempt = 1
@@ -426,7 +426,9 @@ def _listing_fetch(config: Config, link: PlainChildLink) -> Fetch:
                 return read(url)
             except FetchError as error:
                 kind = failure_kind(error.code)
-                what = f"{redact_url(url)}: {error.detail or kind.meaning} ({error.code})"
+                # Its marker, a redirect, a reason: the server may have what it was sent in any of them.
+                detail = cut(error.detail, url) or kind.meaning
+                what = f"{redact_url(cut(url))}: {detail} ({error.code})"
                 if not policy.allows(attempt, error.transient):
                     raise SourceError(f"the listing failed: {what}{_advice(error.code, config)}") from None
                 pause = policy.delay(attempt, random(), error.retry_after)

@@ -6,9 +6,10 @@ Or to a descriptor, which is what the user has opened, wherever that is.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 
-__all__ = ["descriptor_of", "name_below"]
+__all__ = ["descriptor_of", "name_below", "on_disk"]
 
 _MOST_LINKS = 40  # as Linux
 _DESCRIPTORS = ("/dev/fd", "/proc/self/fd", "/proc/thread-self/fd")
@@ -23,7 +24,7 @@ def name_below(path: str, directory: str) -> str:
     try:
         root = os.stat(directory)
         for each in _links(path):
-            if name := _as_written(each, root) or _in_fact(each, root):
+            if name := _as_written(each, root) or _in_fact(each, root) or _mounted(each, directory):
                 return name
     except OSError:
         pass
@@ -87,6 +88,43 @@ def _in_fact(path: str, root: os.stat_result) -> str:
         if _is("/".join(segments[:depth]) or "/", root):
             return "/".join([*segments[depth:], leaf])
     return ""
+
+
+def _mounted(path: str, directory: str) -> str:
+    """Return the same where a part of ``directory`` has another place, too (mount --bind); of Linux."""
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+            table = file.read()
+    except OSError:
+        return ""
+    above, leaf = os.path.split(path)
+    found = on_disk(table, os.path.realpath(above or "."))
+    device, at = on_disk(table, os.path.realpath(directory))
+    if found[0] != device or not found[1].startswith(at):
+        return ""
+    name = found[1].removeprefix(at) + leaf
+    # Something else may be mounted over it in ``directory``.
+    inner = os.path.join(directory, os.path.dirname(name))
+    return name if os.path.samestat(os.stat(above or "."), os.stat(inner)) else ""
+
+
+def on_disk(table: str, path: str) -> tuple[str, str]:
+    """Return the device of the directory ``path``, which has no links, and its path there, with a slash.
+
+    ``table``: /proc/self/mountinfo. ("", "/") if that does not say.
+    """
+    found, longest = ("", "/"), 0
+    for line in filter(None, table.split("\n")):
+        _, _, device, root, point, *_ = map(_unescaped, line.split(" "))
+        point = point.rstrip("/") + "/"
+        if f"{path.rstrip('/')}/".startswith(point) and len(point) >= longest:  # the last one is on top
+            longest = len(point)
+            found = device, f"{root.rstrip('/')}/{path.rstrip('/')[longest:]}".rstrip("/") + "/"
+    return found
+
+
+def _unescaped(field: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda hit: chr(int(hit[1], 8)), field)
 
 
 def _is(path: str, root: os.stat_result) -> bool:

@@ -133,7 +133,7 @@ class ServerLister:
                 if following in (at.marker, remembered):
                     raise SourceError(
                         f"{self._shown(at.marker, at.page)} gives a marker that was given before, "
-                        f"{shown(following)!r}; the listing runs in a circle"
+                        f"{self._marker(following)!r}; the listing runs in a circle"
                     )
                 if steps == horizon:
                     remembered, steps, horizon = following, 0, horizon * 2
@@ -189,7 +189,7 @@ class ServerLister:
         if not self._echoes.has(raw):
             return self._item(raw[:_LONGEST_NAME])
         text = "the name has a credential that the server was sent"
-        return Item(shown(self._echoes.cut(raw[:_LONGEST_NAME])), fault="bad-name", detail=text)
+        return Item(shown(self._echoes.cut_all(raw)[:_LONGEST_NAME]), fault="bad-name", detail=text)
 
     def _item(self, raw: str) -> Item:
         try:
@@ -224,7 +224,11 @@ class ServerLister:
         raise AssertionError
 
     def _shown(self, marker: str, page: int) -> str:
-        return f"page {page} of the listing, {page_url(redact_url(self._list_url), shown(marker))},"
+        return f"page {page} of the listing, {page_url(redact_url(self._list_url), self._marker(marker))},"
+
+    def _marker(self, marker: str) -> str:
+        """Return ``marker``, which may have what the server was sent, for messages."""
+        return shown(self._echoes.cut_all(marker, self._list_url))
 
 
 class _FullPage:

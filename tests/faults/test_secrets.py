@@ -10,14 +10,16 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
 import pytest
 from checker import left_in
 from harness import Job, command, environment, members, run
-from servers import Certificates, Request, Server, Step, Tls, listing, ok, redirect, status
+from servers import Certificates, Nth, Request, Server, Step, Tls, listing, ok, redirect, status
 from servers.rows import CASES, HOPS
 
 from downloader.files.directory import open_home
@@ -32,6 +34,10 @@ def forms(secret: str) -> list[bytes]:
     """Return the secret as it is, and as it appears in Basic credentials of `me` (the part that does not
     depend on what precedes it)."""
     return [secret.encode(), base64.b64encode(f"me:{secret}".encode())[4:-4]]
+
+
+def b64(text: str) -> str:
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
 def seen_of(session: int, argv: list[str], over: threading.Event, found: list[bytes]) -> None:
@@ -312,6 +318,32 @@ def test_what_a_server_sends_back_of_credentials_is_cut(store: str, lane: str, t
     for secret in (URL, HEADER, NETRC, COLUMN, INLINE, GIVEN):
         for form in forms(secret):
             assert form not in everything, everything[max(everything.find(form) - 200, 0) :][:400]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        lambda marker: [listing([], marker), listing([], marker)],
+        lambda marker: [listing([], marker), ok(b"{")],
+        lambda marker: [listing([], marker), status(503)],
+    ],
+)
+@pytest.mark.parametrize("spell", [str, lambda text: b64(b64(text)), lambda text: text.encode().hex()])
+def test_what_a_listing_says_of_credentials_is_cut(
+    spell: Callable[[str], str], said: Callable[[str], list[Any]], tmp_path: Path
+) -> None:
+    """In its markers, which stand in URLs and in messages."""
+    marker = spell(HEADER)
+    with Server(default=ok(b"x")) as server:
+        server.routes["/list"] = Nth(*said(marker))
+        out = tmp_path / "out"
+        options = ("-H", f"X-Api-Key: {HEADER}", "-vv", "--retries", "1", "--backoff", "10ms")
+        done = run(server.url, "-o", out, *options, "--report", tmp_path / "r.json")
+    assert done.returncode == 4, done.stderr
+    shown = done.stdout + done.stderr + (tmp_path / "r.json").read_text()
+    assert "***" in shown
+    assert marker not in shown
+    assert HEADER not in shown
 
 
 def test_names_of_a_listing_with_credentials_are_no_names(tmp_path: Path) -> None:

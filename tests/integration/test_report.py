@@ -332,6 +332,25 @@ def test_what_others_have_put_into_the_destination_is_not_written_through(
     assert not (tmp_path / "d" / "a").exists()  # found before the start
 
 
+def test_link_in_a_directory_of_the_destination_that_is_mounted_elsewhere_is_not_followed(
+    run_downloader: Run, tmp_path: Path
+) -> None:
+    outside = Outside(tmp_path / "outside")
+    inner, elsewhere = tmp_path / "d" / "sub", tmp_path / "else where"
+    inner.mkdir(parents=True)
+    elsewhere.mkdir()
+    assert plant("link", inner / "m.jsonl", outside)
+    bind = ["mount", "--bind", inner, elsewhere]
+    if os.geteuid() or subprocess.run(bind, capture_output=True, check=False).returncode:
+        pytest.skip("this user may not mount")
+    try:
+        done = run_downloader("http://h", "-o", "d", "--report", "else where/m.jsonl", cwd=tmp_path)
+    finally:
+        subprocess.run(["umount", elsewhere], check=True)
+    assert (done.returncode, "d/sub/m.jsonl is a symbolic link" in done.stderr) == (2, True), done
+    assert outside.now() == outside.before
+
+
 def test_what_is_put_into_the_destination_while_the_run_is_at_work_is_not_written_through(
     tmp_path: Path,
 ) -> None:

@@ -252,6 +252,44 @@ def test_what_a_server_writes_in_another_coding_is_cut(spell: Callable[[str], st
     assert Echoes(["another-secret"]).cut(f'"{coded}"') == f'"{coded}"'
 
 
+def lower(text: str) -> str:
+    return re.sub("%..", lambda hit: hit[0].lower(), text)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        lambda secret: base64.b64encode(quote(secret, safe="").encode()).decode(),
+        lambda secret: base64.urlsafe_b64encode(f"me:{lower(quote(secret))}".encode()).decode(),
+        lambda secret: base64.b64encode(json.dumps({"a": secret}).encode()).decode(),
+        lambda secret: base64.b64encode(base64.b64encode(f"me:{secret}".encode())).decode(),
+        lambda secret: (
+            base64.b64encode(b"x" + base64.urlsafe_b64encode(secret.encode())).decode().strip("=")
+        ),
+        lambda secret: base64.b64encode(b"xy" + secret.encode().hex().encode()).decode(),
+        lambda secret: base64.b64encode(secret.encode()).hex().upper(),
+        lambda secret: secret.encode().hex().title(),
+        lambda secret: quote(quote(quote(quote(f"<{secret}", safe=""), safe=""), safe=""), safe=""),
+    ],
+)
+def test_what_a_server_writes_in_codings_of_codings_is_cut_from_messages(
+    code: Callable[[str], str],
+) -> None:
+    secret = 'Zq8"?>Lm3x>>?/+tok'
+    coded, echoes = code(secret), Echoes(["first-of-them", secret])
+    for text in (
+        coded,
+        f"http://h/x?next={quote(coded, safe='')}",
+        f"page 2 of {html.escape(coded)} has no",
+    ):
+        assert echoes.has(text)
+        found = echoes.cut_all(text)
+        assert "***" in found
+        assert coded not in unquote(html.unescape(found))
+        assert found.startswith("http://h/") is text.startswith("http://h/")
+    assert Echoes(["another-secret"]).cut_all(coded) == coded
+
+
 @pytest.mark.parametrize("of_run", [True, False])
 @pytest.mark.parametrize("around", [quote, html.escape, lambda text: quote(quote(text, safe=""))])
 @pytest.mark.parametrize(

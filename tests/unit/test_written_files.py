@@ -14,7 +14,7 @@ import pytest
 from downloader.config.config import Config
 from downloader.config.contradictions import may_replace
 from downloader.errors import ConfigError
-from downloader.files.below import descriptor_of
+from downloader.files.below import descriptor_of, on_disk
 
 PEM = "-----BEGIN CERTIFICATE-----\n"
 
@@ -112,6 +112,29 @@ def test_which_paths_are_descriptors(here: Path) -> None:
     assert [descriptor_of(path, "d") for path in named] == [1] * 5 + [None]
     none = ("1", "/dev/null", "/dev/fd", "/dev/fd/x", "missing", "through")
     assert [descriptor_of(path, "d") for path in none] == [None] * len(none)
+
+
+MOUNTS = r"""1 0 8:1 / / rw - ext4 /dev/a rw
+2 1 8:2 / /data rw shared:1 - ext4 /dev/b rw
+3 1 8:2 /d/x /else\040where rw - ext4 /dev/b rw
+4 1 0:9 / /else\040where/over rw - tmpfs tmpfs rw
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ("/", ("8:1", "/")),
+        ("/data", ("8:2", "/")),
+        ("/data/d/x", ("8:2", "/d/x/")),
+        ("/database", ("8:1", "/database/")),
+        ("/else where", ("8:2", "/d/x/")),
+        ("/else where/y", ("8:2", "/d/x/y/")),
+        ("/else where/over/y", ("0:9", "/y/")),
+    ],
+)
+def test_where_a_directory_is_on_its_disk(path: str, place: tuple[str, str]) -> None:
+    assert on_disk(MOUNTS, path) == place
 
 
 @pytest.mark.parametrize(
