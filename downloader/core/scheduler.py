@@ -34,9 +34,12 @@ from typing import Generic, TypeVar
 from downloader.core.host import Host, Schedulable
 from downloader.core.host_table import HostTable
 
-__all__ = ["VERDICT", "Scheduler"]
+__all__ = ["TRY_MORE", "VERDICT", "Scheduler"]
 
 VERDICT = 60.0
+TRY_MORE = 1.0
+"""Seconds until a host that closes connections beyond a number is tried with more."""
+
 _LATE = 0.05  # maximum seconds of delay that a paced start makes up for
 _LOOK = 8  # hosts that are compared when one is chosen
 # Requests in flight to a host that is given up: a share of its limit, and at least so many.
@@ -45,7 +48,6 @@ _RESERVE = 8  # one in so many slots is for jobs that are not demoted
 # Seconds until a host is known to work or not: it is sent a request after its pause, or after silence.
 _PROBED = 1.0
 _MOST_HOPS = 5  # from host to host that are followed
-_TRY_MORE = 1.0  # seconds until a host that closes connections beyond a number is tried with one more
 _AGAIN = 1.0  # seconds until a demoted job is considered again whose host has all its requests in flight
 
 
@@ -522,10 +524,10 @@ class Scheduler(Generic[J]):
     def serves(self, host: Host, requests: int, now: float) -> None:
         """Try more requests of ``host``, which has closed connections, and serves so many ``requests``.
 
-        One more after ``_TRY_MORE`` seconds, then twice as many each time, until it closes one again.
+        One more after ``TRY_MORE`` seconds, then twice as many each time, until it closes one again.
         """
         host.takes = max(host.takes, requests)
-        if now - host.tried_more >= _TRY_MORE:
+        if now - host.tried_more >= TRY_MORE:
             host.tries_more, host.tried_more = max(1, 2 * host.tries_more), now
         if host.most == host.limit:
             host.takes = host.tries_more = 0

@@ -28,7 +28,7 @@ from downloader.core.leases import DEATHS_TO_POISON
 from downloader.core.naming import shown
 from downloader.core.pipeline_window import longest_drain
 from downloader.core.read_ahead import max_resting, wants_more
-from downloader.core.scheduler import Scheduler
+from downloader.core.scheduler import TRY_MORE, Scheduler
 from downloader.core.stopped_time import StoppedTime
 from downloader.errors import DestinationError, FetchError
 from downloader.http.exceptions import Preempted
@@ -418,7 +418,7 @@ class Worker:
         now = monotonic()
         if now - host.noted_answer > NOTE_EVERY:
             self.hosts.answers(host, now)
-        if host.takes:
+        if host.takes and now - host.tried_more >= TRY_MORE:  # not for each file: it counts connections
             self.hosts.serves_more(host, now)
         if self.schedule.succeeded(host, now, count, again=again):
             self._dispatch_soon()
