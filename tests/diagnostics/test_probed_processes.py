@@ -9,6 +9,7 @@ import pytest
 from program_parts import DAEMONIZE, FETCH, INJECT, PATCH
 
 from diagnostics import launch
+from diagnostics.agent.https_agent.life import SIGNAL
 from diagnostics.errors import ProbeError
 from diagnostics.examine import examine
 from diagnostics.model import Question, Target
@@ -189,6 +190,38 @@ def test_gevent_monkey_runs_a_script_that_fetches_at_its_start(run, write):
     write("plain", FETCH)
     write("app", "import plain, gevent\nplain.fetch()\ngevent.sleep(1000)\n")
     answer = run("--json", "--after", "1s", "--", sys.executable, "-m", "gevent.monkey", "app.py")
+    assert (answer.code, answer.json["verdict"]) == (0, "concurrent"), answer
+
+
+def test_a_module_that_is_read_when_the_probe_is_asked_for_is_imported_first(run, write):
+    # gevent's hub imports pprint. Its loader runs outside of the module's own code.
+    write("plain", FETCH)
+    text = f"""\
+    import importlib.machinery, signal, sys
+
+    class Loader(importlib.machinery.SourceFileLoader):
+        def exec_module(self, module):
+            signal.raise_signal({SIGNAL})
+            super().exec_module(module)
+
+    class Finder:
+        @staticmethod
+        def find_spec(name, path=None, target=None):
+            if name != "pprint":
+                return None
+            spec = importlib.machinery.PathFinder.find_spec(name)
+            spec.loader = Loader(name, spec.origin)
+            return spec
+
+    import gevent.monkey, plain
+    gevent.monkey.patch_all()
+    sys.modules.pop("pprint", None)
+    sys.meta_path.insert(0, Finder)
+    gevent.get_hub()
+    gevent.joinall([gevent.spawn(plain.fetch) for _ in range(3)])
+    """
+    write("app", text)
+    answer = run("--json", "--", sys.executable, "app.py")
     assert (answer.code, answer.json["verdict"]) == (0, "concurrent"), answer
 
 

@@ -15,6 +15,7 @@ _OVERSEERS = {"gunicorn.arbiter": "Arbiter"}
 _overseer = [0]  # the process id
 IMPORTS = "it is still importing "
 OVERSEES = "it only starts and watches workers"
+_IMPORTERS = ("importlib._bootstrap", "_frozen_importlib")
 UNUSED = "gevent is imported, but runs no hub and has patched nothing"
 
 
@@ -76,6 +77,9 @@ def _set_up(frame):
         name, function = str(frame.f_globals.get("__name__")), frame.f_code.co_name
         if function == "<module>" and name != "__main__":
             return IMPORTS + name
+        if name in _IMPORTERS and function == "_find_and_load":
+            # Before and after the module's own code, too: who imports it now gets one that is not complete.
+            return IMPORTS + str(frame.f_locals.get("name"))
         if name.startswith("gevent.") and function.lstrip("_").startswith(("patch", "reinit")):
             return "it is still patching"
         frame = frame.f_back
