@@ -165,6 +165,8 @@ def _stop(error: BaseException, exit_code: int) -> Stop:
         return Stop(error.exit_code, _encodable(str(error)), _encodable(detail), source_broke)
     if text := refusal(error):
         exit_code = DownloaderError.exit_code  # a file that the run needs, whenever the process needs it
+    elif isinstance(error, MemoryError):
+        text = "a child process found no memory; free some, or use fewer --workers or --connections"
     else:
         text = f"a child process failed: {type(error).__name__}: {error}"
     return Stop(exit_code, _encodable(text), _encodable(detail))

@@ -47,6 +47,7 @@ __all__ = ["FilesSink", "HeldDirectory"]
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _TRUSTED = 1.0  # seconds for which a directory that is held open is taken to be where it was
+_TRIES = 5  # to open a directory below the root, which others change meanwhile
 _TMPFILE = getattr(os, "O_TMPFILE", 0)
 _PROC_FDS = "/proc/self/fd"
 # Unpatched functions: gevent's `os.close` checks whether each descriptor is one of its sockets, which takes
@@ -371,6 +372,14 @@ class FilesSink:
         return held, leaf
 
     def _descend(self, parent: str, name: str) -> int:
+        """Open the directory ``parent`` of the file ``name``; make it, and those above it, if need be."""
+        for _ in range(_TRIES - 1):
+            # Somebody may move or remove one at the very moment. Some file systems refuse a name so, too.
+            with contextlib.suppress(FileNotFoundError):
+                return self._descend_once(parent, name)
+        return self._descend_once(parent, name)
+
+    def _descend_once(self, parent: str, name: str) -> int:
         at = self._root
         try:
             for depth, segment in enumerate(parent.split("/"), 1):

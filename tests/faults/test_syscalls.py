@@ -59,11 +59,14 @@ INJECTED = [
     ("fallocate", "ENOSPC", 1, 2, ""),
     ("unlink", "EIO", 1, 5, "+"),
     ("mmap", "ENOMEM", 400, 700, "+"),
+    ("mmap", "ENOMEM", 500, 516, "+"),  # within gevent, with most versions
 ]
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "least", "most", "on"), INJECTED, ids=[f"{c[0]}-{c[1]}{c[4]}" for c in INJECTED]
+    ("call", "error", "least", "most", "on"),
+    INJECTED,
+    ids=[f"{c[0]}-{c[1]}{c[4]}-{c[2]}" for c in INJECTED],
 )
 def test_the_nth_call_fails(
     call: str,
@@ -296,7 +299,7 @@ def test_worker_out_of_memory(
     job.alone()
     if code:
         assert code == 4, job.err
-        assert "a child process failed: MemoryError" in job.err
+        assert "a child process found no memory" in job.err
         check(tmp_path / "dest", truth, interrupted=True)
         assert run_downloader(*argv).returncode == 0
     check(tmp_path / "dest", truth)

@@ -102,6 +102,29 @@ def test_file_appears_complete_or_not_at_all(make: Make, tmp_path: Path) -> None
     assert file_matches(str(tmp_path / "a"), None, 6, zlib.crc32(b"onetwo"))
 
 
+@pytest.mark.parametrize("away", ["moved", "removed", "moved from below"])
+def test_directory_that_goes_away_while_it_is_made_is_made_again(
+    away: str, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "d").mkdir()
+    sink, mkdir, made = make(tmp_path / "d"), os.mkdir, []
+
+    def and_gone(path: str, *args: int, dir_fd: int) -> None:
+        mkdir(path, *args, dir_fd=dir_fd)
+        made.append(path)
+        if made == ["a"] and away == "moved":
+            os.rename(tmp_path / "d" / "a", tmp_path / "away")
+        elif made == ["a"] and away == "removed":
+            os.rmdir(tmp_path / "d" / "a")
+        elif made == ["a", "b"] and away == "moved from below":
+            os.rename(tmp_path / "d" / "a" / "b", tmp_path / "away")
+
+    monkeypatch.setattr(os, "mkdir", and_gone)
+    assert put(sink, "a/b/c", b"one") == NEW
+    assert (tmp_path / "d" / "a" / "b" / "c").read_bytes() == b"one"
+    assert len(made) > 2
+
+
 def test_taken_name_is_refused(make: Make, tmp_path: Path) -> None:
     sink = make(tmp_path)
     assert put(sink, "a", b"one")

@@ -28,11 +28,13 @@ def batches(file: BinaryIO, columns: Sequence[str] | None, *, vouched: bool) -> 
     """
     from pyarrow import parquet
 
-    with parquet.ParquetFile(file) as table:
+    # No threads of pyarrow: one that lets go of `file`, an object of Python's, while the interpreter ends
+    # aborts the process.
+    with parquet.ParquetFile(file, pre_buffer=False) as table:
         if not vouched:
             _check(table.metadata)
         size = _ROWS_AT_A_TIME if vouched else _DOUBTED_ROWS
-        yield from table.iter_batches(batch_size=size, columns=columns)
+        yield from table.iter_batches(batch_size=size, columns=columns, use_threads=False)
 
 
 def _check(footer: Any) -> None:

@@ -41,7 +41,7 @@ KNOWN = (
     Mutant(
         "symlink followed",
         "a directory of the destination that is a link leads every file below it outside",
-        "FilesSink._descend",
+        "FilesSink._descend_once",
         "try:\n"
         "    below = os.open(segment, _DIRECTORY | os.O_NOFOLLOW, dir_fd=at)\n"
         "except FileNotFoundError:\n"
