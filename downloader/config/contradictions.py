@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -14,7 +15,7 @@ from downloader.config.options import SUMS, ReportOptions
 from downloader.core.bucket_place import bucket_and_prefix, is_bucket
 from downloader.core.redact import redact_url
 from downloader.errors import ConfigError
-from downloader.files.below import descriptor_of, name_below
+from downloader.files.below import descriptor_of, is_mount_point, name_below
 from downloader.files.directory import HOME, UnsafeFile, open_directory
 
 if TYPE_CHECKING:
@@ -158,13 +159,13 @@ def check_overwrites(
     Both are pairs of what the file is and its path. Which file it is counts, not how it is spelled: a path
     may lead to it by links. ``stdin``: standard input is read, too.
     """
-    seen: dict[tuple[int, int] | str, str] = {}
+    seen: dict[tuple[int, int] | tuple[int, int, str], str] = {}
     by_descriptor = {path for _, path in written if descriptor_of(path) is not None}
     for option, path in written:
         if (own := _own_directory(path, journal_root)) is not None:
             raise ConfigError(f"{option}: {path} is in {own}, which is for this program; name another file")
         # What is there and no file, a terminal, takes both; so does a descriptor, at its position.
-        file = _identity(path) if os.path.exists(path) else os.path.realpath(path)
+        file = _identity(path) if os.path.exists(path) else _place(path)
         if file is not None:
             other = seen.setdefault(file, option)
             if other != option and not {path, dict(written)[other]} <= by_descriptor:
@@ -192,6 +193,17 @@ def _identity(path: str | int) -> tuple[int, int] | None:
     except (OSError, ValueError):
         return None
     return (found.st_dev, found.st_ino) if stat.S_ISREG(found.st_mode) else None
+
+
+def _place(path: str) -> tuple[int, int, str]:
+    """Return what tells the place of a file that is not there yet from all others."""
+    above, leaf = os.path.split(os.path.realpath(path))
+    while True:
+        with contextlib.suppress(OSError):
+            found = os.stat(above)
+            return found.st_dev, found.st_ino, leaf
+        above, segment = os.path.split(above)
+        leaf = f"{segment}/{leaf}"
 
 
 def _own_directory(path: str, journal_root: str) -> str | None:
@@ -222,6 +234,11 @@ def check_writable(option: str, path: str, output: str) -> None:
     if not os.path.isdir(target):
         raise ConfigError(f"{option}: {path} is a link into {target}, which is not there")
     _check_below(option, path, output)
+    if os.path.isfile(path) and is_mount_point(path):
+        raise ConfigError(
+            f"{option}: {path} is mounted by itself, so no other file can replace it; mount its directory "
+            "instead, or name another file"
+        )
     if os.path.exists(path) and not os.access(path, os.W_OK):
         raise ConfigError(f"{option}: {path}: Permission denied")
     if not os.path.exists(path) or os.path.isfile(path):

@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Iterator
 
-__all__ = ["descriptor_of", "name_below", "on_disk"]
+__all__ = ["descriptor_of", "is_mount_point", "name_below", "on_disk", "seen_from"]
 
 _MOST_LINKS = 40  # as Linux
 _DESCRIPTORS = ("/dev/fd", "/proc/self/fd", "/proc/thread-self/fd")
@@ -29,6 +29,13 @@ def name_below(path: str, directory: str) -> str:
     except OSError:
         pass
     return ""
+
+
+def seen_from(directory: str, path: str) -> str:
+    """Return where the file ``path`` is, without links; below ``directory`` if it is there in any way."""
+    real = os.path.realpath(path)
+    name = name_below(real, directory)
+    return os.path.join(os.path.realpath(directory), name) if name else real
 
 
 def descriptor_of(path: str, directory: str = "") -> int | None:
@@ -91,21 +98,47 @@ def _in_fact(path: str, root: os.stat_result) -> str:
 
 
 def _mounted(path: str, directory: str) -> str:
-    """Return the same where a part of ``directory`` has another place, too (mount --bind); of Linux."""
+    """Return the same where a part of ``directory`` has another place, too (mount --bind)."""
+    table, (above, leaf) = _mounts(), os.path.split(path)
+    device, at = on_disk(table, os.path.realpath(above or "."))
+    for part, (device_there, there) in _parts(table, os.path.realpath(directory)):
+        if device and device == device_there and at.startswith(there):
+            name = part + at.removeprefix(there) + leaf
+            # Something else may be mounted over it in ``directory``.
+            inner = os.path.join(directory, os.path.dirname(name))
+            if os.path.isdir(inner) and os.path.samestat(os.stat(above or "."), os.stat(inner)):
+                return name
+    return ""
+
+
+def is_mount_point(path: str) -> bool:
+    """Return whether something is mounted at ``path``, which may be a file: it can be no other one then."""
+    real = os.path.realpath(path)
+    return any(point == real for _, _, point in _entries(_mounts()))
+
+
+def _mounts() -> str:
+    """Return the table of what is mounted; "" on systems other than Linux."""
     try:
         with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-            table = file.read()
+            return file.read()
     except OSError:
         return ""
-    above, leaf = os.path.split(path)
-    found = on_disk(table, os.path.realpath(above or "."))
-    device, at = on_disk(table, os.path.realpath(directory))
-    if found[0] != device or not found[1].startswith(at):
-        return ""
-    name = found[1].removeprefix(at) + leaf
-    # Something else may be mounted over it in ``directory``.
-    inner = os.path.join(directory, os.path.dirname(name))
-    return name if os.path.samestat(os.stat(above or "."), os.stat(inner)) else ""
+
+
+def _entries(table: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the device, the directory on it, and the mount point of each entry."""
+    for line in filter(None, table.split("\n")):
+        _, _, device, root, point, *_ = map(_unescaped, line.split(" "))
+        yield device, root, point
+
+
+def _parts(table: str, directory: str) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Yield ``directory`` and what is mounted below it: its name there, with a slash; where on disk."""
+    yield "", on_disk(table, directory)
+    for device, root, point in _entries(table):
+        if point.startswith(f"{directory}/"):
+            yield point.removeprefix(f"{directory}/") + "/", (device, f"{root.rstrip('/')}/")
 
 
 def on_disk(table: str, path: str) -> tuple[str, str]:
@@ -114,9 +147,8 @@ def on_disk(table: str, path: str) -> tuple[str, str]:
     ``table``: /proc/self/mountinfo. ("", "/") if that does not say.
     """
     found, longest = ("", "/"), 0
-    for line in filter(None, table.split("\n")):
-        _, _, device, root, point, *_ = map(_unescaped, line.split(" "))
-        point = point.rstrip("/") + "/"
+    for device, root, at in _entries(table):
+        point = at.rstrip("/") + "/"
         if f"{path.rstrip('/')}/".startswith(point) and len(point) >= longest:  # the last one is on top
             longest = len(point)
             found = device, f"{root.rstrip('/')}/{path.rstrip('/')[longest:]}".rstrip("/") + "/"

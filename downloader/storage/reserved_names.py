@@ -17,6 +17,7 @@ from downloader.core.item_states import published
 from downloader.core.name_list import decode_names
 from downloader.core.naming import folded
 from downloader.errors import ConfigError
+from downloader.files.below import name_below
 from downloader.sinks.stored import place
 from downloader.storage.journal import Journal
 from downloader.storage.name_probes import folds_names
@@ -49,7 +50,8 @@ def reserved_names(config: Config) -> Reserved:
         directory, leaf = os.path.split(os.path.abspath(path))
         # The name as given, and the target if it is a symbolic link.
         for target in (os.path.join(os.path.realpath(directory), leaf), os.path.realpath(path)):
-            relative = os.path.relpath(target, root)
+            # An entry of the destination may be a link, which is not followed here.
+            relative = name_below(target, root) or os.path.relpath(target, root)
             name = relative.split(os.sep, 2)[-1] if config.layout == "hashed" else relative
             if not relative.startswith("../") and place(name, config.layout) == relative:
                 found.setdefault(name, option)

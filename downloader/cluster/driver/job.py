@@ -30,6 +30,7 @@ from downloader.core.slices import Shares, shares
 from downloader.engine.job import Finished
 from downloader.engine.source_check import check_source
 from downloader.errors import ConfigError, DestinationError, DownloaderError, SourceError
+from downloader.files.below import seen_from
 from downloader.messages import Tally
 from downloader.process.watching import stalled_text
 from downloader.reporting.progress import Progress, Totals
@@ -97,7 +98,7 @@ def run_cluster(config: Config) -> Finished:
 def _prepare_output(config: Config) -> None:
     output = config.output
     for what, path in config.own_files:
-        if os.path.realpath(path).startswith(os.path.realpath(output) + os.sep):
+        if seen_from(output, path).startswith(os.path.realpath(output) + os.sep):
             raise ConfigError(f"{path} ({what}) is in DEST, which all nodes write to; put it elsewhere")
     if config.journal:
         make_directory("-o", Path(output))

@@ -12,6 +12,7 @@ from downloader.config.extras import Extra, require
 from downloader.core.executed_extensions import ARRAYS, EXECUTED
 from downloader.core.extras import ZSTD
 from downloader.errors import ConfigError
+from downloader.files.below import seen_from
 from downloader.sinks.shards.options import (
     LARGEST_VALUE,
     SHARD_OPTIONS,
@@ -100,7 +101,7 @@ class ShardKind:
 
         output = os.path.realpath(config.local_output)
         for option, path in config.written_files:
-            directory, leaf = os.path.split(os.path.realpath(path))
+            directory, leaf = os.path.split(seen_from(output, path))
             if directory == output and IS_OURS(leaf):
                 raise ConfigError(f"{option}: {path} is the name of a file of a shard; name another")
 

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 
 from downloader.core.naming import shown
 from downloader.errors import ConfigError
+from downloader.files.below import seen_from
 
 __all__ = [
     "BINARY",
@@ -99,7 +100,8 @@ def may_be_in(source: str, directory: str, *, below: bool) -> bool:
         before = source[: _MAGIC.search(source).start()]  # type: ignore[union-attr]
         parts = source[len(os.path.dirname(before)) :].strip("/").split("/")[:-1]
         source = os.path.dirname(before) or ("/" if before.startswith("/") else ".")
-    searched = os.path.realpath(source)
+    searched = _directory_seen_from(directory, source)
+    directory = _directory_seen_from(searched, directory)
     if searched.startswith(os.path.join(directory, "")):
         return below
     if not os.path.join(directory, "").startswith(os.path.join(searched, "")):
@@ -110,6 +112,10 @@ def may_be_in(source: str, directory: str, *, below: bool) -> bool:
     elif len(names) > len(parts) or (len(names) < len(parts) and not below):
         return False
     return all(fnmatch.fnmatchcase(name, part) for name, part in zip(names, parts, strict=False))
+
+
+def _directory_seen_from(other: str, directory: str) -> str:
+    return os.path.dirname(seen_from(other, os.path.join(directory, "file")))
 
 
 def find_files(source: str, form: str, without: Collection[str] = ()) -> list[ListFile]:
