@@ -64,6 +64,7 @@ __all__ = [
     "published",
     "restored",
     "summed",
+    "sums_of",
     "unpack",
     "without",
     "written",
@@ -273,7 +274,12 @@ def claims(packed: bytes) -> dict[int, Claim]:
 
 def summed(packed: bytes) -> tuple[int, int]:
     """Return the number of published or SKIPPED items in ``packed``, and the bytes of the former."""
-    sizes = [state - 2 for state in unpack(packed)[0].tolist() if state > IN_FLIGHT]
+    return sums_of(unpack(packed)[0])
+
+
+def sums_of(states: memoryview) -> tuple[int, int]:
+    """Return the same of ``states`` that are not packed."""
+    sizes = [state - 2 for state in states.tolist() if state > IN_FLIGHT]
     size = sum(sizes)
     if size > _SIZE:  # there are flags, or SKIPPED ones; most batches have none
         size = sum([each & _SIZE for each in sizes if each != SKIPPED - 2])

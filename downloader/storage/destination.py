@@ -217,6 +217,8 @@ class Destination:
             gone = str(self.home)
         elif self._journal_file >= 0 and not is_at(JOURNAL, self._journal_file, self.home.fd):
             gone = str(self.home / JOURNAL)
+        elif self._journal_file >= 0 and (log := self.journal.lost()) is not None:
+            gone = str(log)
         return displaced(gone) if gone else None
 
     def refused_page(self) -> DestinationError:

@@ -32,7 +32,7 @@ from downloader.core.limits import MOST_BATCH_ITEMS
 from downloader.core.name_list import decode_names
 from downloader.core.naming import is_keyed
 from downloader.errors import UNDECODABLE, JournalError, failure_kind
-from downloader.files.directory import Directory
+from downloader.files.directory import Directory, Entry
 from downloader.messages import Batch, BatchDone, Failure, Narrowed, Tally
 from downloader.sinks.sink import Verify, Written
 from downloader.storage.records import BatchRow, JobSpec
@@ -99,6 +99,10 @@ class Journal:
     def close(self) -> None:
         """Close the journal; SQLite checkpoints the write-ahead log."""
         self._rows.close()
+
+    def lost(self) -> Entry | None:
+        """See ``Rows.lost``."""
+        return self._rows.lost()
 
     # the job
 

@@ -7,6 +7,7 @@ row ends with the CRC-32 of its other values, which is checked whenever the row 
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import sqlite3
 import tempfile
@@ -16,7 +17,7 @@ from pathlib import Path
 from downloader.core.file_errors import advice
 from downloader.errors import JournalError
 from downloader.files.database import connect, damaged, failure, has_table
-from downloader.files.directory import Directory, Entry, UnsafeFile, open_directory
+from downloader.files.directory import Directory, Entry, UnsafeFile, displaced, open_directory
 from downloader.storage.schema import ADDED, FORMAT, OLDEST_FORMAT, SCHEMA, AnyRow, Row, Table, row_sum
 
 __all__ = ["Rows"]
@@ -38,6 +39,8 @@ class Rows:
 
     def __init__(self, database: Entry, *, read_only: bool, durable: bool, alone: bool = False) -> None:
         self._alone = alone
+        self._log = database.beside(f"{database.leaf}-wal")
+        self._log_seen: os.stat_result | None = None
         self.path = Path(database)
         self._copy: tempfile.TemporaryDirectory[str] | None = None
         with self._translated(), contextlib.ExitStack() as stack:
@@ -122,17 +125,33 @@ class Rows:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """Run the block in a transaction; roll back on any exception."""
+        """Run the block in a transaction; roll back on any exception.
+
+        Raises DestinationError where the write-ahead log is not the one that was written so far.
+        """
+        if (lost := self.lost()) is not None:
+            raise displaced(lost)
         with self._translated():
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
                 self._db.execute("COMMIT")
+                self._log_seen = self._log.stat()
             except BaseException:
                 # SQLite may have rolled back by itself (disk full); then this fails, which is harmless.
                 with contextlib.suppress(sqlite3.Error):
                     self._db.execute("ROLLBACK")
                 raise
+
+    def lost(self) -> Entry | None:
+        """Return the write-ahead log if somebody has cut, removed or replaced it, unseen by SQLite."""
+        seen = self._log_seen
+        if seen is None:
+            return None
+        found = self._log.stat()
+        if found is not None and os.path.samestat(found, seen) and found.st_size >= seen.st_size:
+            return None
+        return self._log
 
     def add(self, table: Table[Row], row: Row, instead: str = "") -> None:
         """Insert a row; there must be none with the same key."""

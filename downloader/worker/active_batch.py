@@ -439,7 +439,18 @@ class ActiveBatch:
         )
 
     def done(self) -> BatchDone:
-        """Return the outcome of the whole batch."""
+        """Return the outcome of the whole batch.
+
+        Raises DestinationError where the ledger has other items than were stored, so that the journal would
+        not agree with itself: others have changed it.
+        """
+        is_whole = not (self._before or self.lease.only or isinstance(self.marks, Entries))
+        counted = self._stored, self._bytes
+        if is_whole and not self._skipped and item_states.sums_of(self.states) != counted:
+            raise DestinationError(
+                "a ledger beside the journal was changed by another program while the run was at work; run "
+                "the same command again"
+            )
         return BatchDone(*self._outcome(), failures=self.failures)
 
     def returned(self) -> Returned:

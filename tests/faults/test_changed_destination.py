@@ -18,9 +18,11 @@ from harness import AFTER_IMPORT, DevServer, Job, serving
 from servers import Answer, Request, Server, Until, ok
 
 from downloader.core.extras import ZSTD
+from downloader.core.item_states import IN_FLIGHT
 from downloader.core.ownership import Rules
 from downloader.errors import DestinationError
 from downloader.sinks.directory import FilesSink
+from downloader.storage import ledger
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 COUNT = 12
@@ -239,6 +241,14 @@ def remove_journal(dest: Path) -> None:
     (dest / ".downloader" / "journal.sqlite").unlink()
 
 
+def cut_log(dest: Path) -> None:
+    os.truncate(dest / ".downloader" / "journal.sqlite-wal", 0)
+
+
+def remove_log(dest: Path) -> None:
+    (dest / ".downloader" / "journal.sqlite-wal").unlink()
+
+
 def move_and_link(dest: Path) -> None:
     """Nobody else's: another disk got the files, and the path leads there."""
     dest.with_name("link").symlink_to(dest.with_name("elsewhere"), target_is_directory=True)
@@ -253,6 +263,8 @@ def move_and_link(dest: Path) -> None:
         (replace, "tar"),
         (remove_home, "files"),
         (remove_journal, "tar"),
+        (cut_log, "files"),
+        (remove_log, "tar"),
         (move_and_link, "files"),
     ],
 )
@@ -275,6 +287,30 @@ def test_destination_that_goes_away_during_a_run(
     assert (code, GONE in job.err, "not complete" in job.out) == (4, True, True), job.out + job.err
     errors = [line for line in job.err.splitlines() if "error" in line]
     assert len(errors) == 1, job.err
+
+
+def test_ledger_that_is_changed_during_a_run_is_not_believed(
+    dev_server: Callable[..., DevServer], start: Callable[..., Job], run_downloader: Run, tmp_path: Path
+) -> None:
+    """Else the run says 0, and the journal does not agree with itself: no later command can use it."""
+    server, dest = dev_server(files=300, delay="0-50ms"), tmp_path / "dest"
+    argv = (server.url, "-o", dest, "--workers", 1)
+    job = start(*argv, "--rate", 100)
+    server.until(lambda counters: counters["gets"] > 50)
+    with open(dest / ".downloader" / "ledger-0", "r+b") as file:
+        _, items, slots, _ = ledger._BEGIN.unpack(file.read(ledger._BEGIN.size))
+        for number in range(slots):
+            start_of_slot = ledger._BEGIN.size + number * ledger._slot_bytes(items)
+            file.seek(start_of_slot)
+            _, count = memoryview(file.read(ledger._HEADER)).cast("Q")
+            states = memoryview(file.read(8 * count)).cast("q").tolist()
+            stored = [index for index, state in enumerate(states) if state > IN_FLIGHT]
+            if stored and len(stored) < count:  # the batch that is being fetched
+                file.seek(start_of_slot + ledger._HEADER + 8 * stored[0])
+                file.write((states[stored[0]] + 1).to_bytes(8, "little"))
+    assert (job.wait(60), "changed by another program" in job.err) == (4, True), job.out + job.err
+    assert run_downloader(*argv).returncode == 0
+    assert run_downloader("verify", dest).returncode == 0
 
 
 # The home is moved away by the first child that boots.
