@@ -61,6 +61,7 @@ _HARMLESS: Final = frozenset(
 # A value like this, of what is not called a secret, is none: `imagenet`, `dark`, `true-love`.
 _WORDS: Final = re.compile(r"[A-Za-z]?[a-z]*(?:[ _.,;/-][A-Za-z]?[a-z]*)*").fullmatch
 _PARAMETER: Final = re.compile(r"[?&;#]([^=&;#?]{1,64})=([^&#]+)").finditer
+_LAST_GROUP: Final = "(?:[A-Za-z0-9+/_-]{2}[A-Za-z0-9+_-]{0,2}={0,2})?"  # hardly anything of what follows
 _ESCAPED: Final = re.compile(r"\\(?:(/)|u([0-9a-fA-F]{4}))").sub
 _ORIGIN: Final = re.compile(r"https?://[^/?#]*", re.I).match
 
@@ -120,18 +121,27 @@ def _codings(secret: str) -> Set[str]:
     raw = secret.encode("utf-8", "surrogateescape")
     if len(raw) < _SHORTEST_CODED:
         return set()
-    found = {raw.hex(), raw.hex().upper()}  # in both cases, as others have it in a further coding
+    # Hexadecimal in both cases, as others have it in a further coding.
+    return {raw.hex(), raw.hex().upper(), *_whole_groups(raw)}
+
+
+def _whole_groups(raw: bytes) -> dict[str, bool]:
+    """Return the base64 of ``raw``, and whether a part of it is in one more group, with what follows."""
+    found: dict[str, bool] = {}
     for before in range(3):
         whole = (before + len(raw)) // 3 * 3
         coded = base64.b64encode((bytes(before) + raw)[:whole]).decode()
         text = coded[-(-before * 4 // 3) :]  # without what the bytes before share
-        found |= {text, text.replace("+", "-").replace("/", "_")}
+        for each in (text, text.replace("+", "-").replace("/", "_")):
+            found[each] = whole < before + len(raw)
     return found
 
 
 def _coded_twice(secret: str) -> Set[str]:
     """Return the codings of what codings, URLs, JSON and reprs make of a secret."""
-    within = (spellings(secret) | _codings(secret)) - {secret}
+    raw = secret.encode("utf-8", "surrogateescape")
+    every = {"".join(f"%{byte:{form}}" for byte in raw) for form in ("02x", "02X")}
+    within = (spellings(secret) | _codings(secret) | every) - {secret}
     return {form for each in within for form in _codings(each)}
 
 
@@ -161,11 +171,12 @@ class Echoes:
 
     def __init__(self, secrets: Iterable[str]) -> None:
         self._own = tuple(dict.fromkeys(secret for secret in secrets if len(secret) >= SHORTEST))
-        coded = {each for secret in self._own for each in _codings(secret)}
-        hexadecimal = {secret.encode("utf-8", "surrogateescape").hex() for secret in self._own}
-        forms = [f"(?i:{each})" for each in sorted(coded & hexadecimal)]
-        upper = {each.upper() for each in hexadecimal}
-        forms += map(re.escape, sorted(coded - hexadecimal - upper))
+        forms = []
+        for secret in filter(_codings, self._own):
+            raw = secret.encode("utf-8", "surrogateescape")
+            forms.append(f"(?i:{raw.hex()})")
+            groups = _whole_groups(raw).items()
+            forms += [re.escape(text) + _LAST_GROUP * is_open for text, is_open in groups]
         self._coded = re.compile("|".join(forms)) if forms else None
 
     @property

@@ -252,6 +252,18 @@ def test_what_a_server_writes_in_another_coding_is_cut(spell: Callable[[str], st
     assert Echoes(["another-secret"]).cut(f'"{coded}"') == f'"{coded}"'
 
 
+@pytest.mark.parametrize("before", ["", "a", "ab"])
+@pytest.mark.parametrize("after", ["", "x", "xy"])
+@pytest.mark.parametrize("length", [15, 16, 17])
+def test_no_group_of_base64_is_left_that_ends_with_the_secret(before: str, after: str, length: int) -> None:
+    secret = "Zq8xK2mP4vTn9Lr3c"[:length]
+    coded = base64.b64encode(f"{before}{secret}{after}".encode()).decode()
+    for text in (coded, coded.rstrip("=")):
+        rest = Echoes([secret]).cut(text).rpartition("***")[2].rstrip("=")
+        at = len(coded.rstrip("=")) - len(rest)
+        assert 6 * at >= 8 * len(f"{before}{secret}")  # bits
+
+
 def lower(text: str) -> str:
     return re.sub("%..", lambda hit: hit[0].lower(), text)
 
@@ -261,6 +273,9 @@ def lower(text: str) -> str:
     [
         lambda secret: base64.b64encode(quote(secret, safe="").encode()).decode(),
         lambda secret: base64.urlsafe_b64encode(f"me:{lower(quote(secret))}".encode()).decode(),
+        lambda secret: base64.b64encode(
+            "".join(f"%{byte:02x}" for byte in secret.encode()).encode()
+        ).decode(),
         lambda secret: base64.b64encode(json.dumps({"a": secret}).encode()).decode(),
         lambda secret: base64.b64encode(base64.b64encode(f"me:{secret}".encode())).decode(),
         lambda secret: (
