@@ -7,6 +7,7 @@ from known.mutant import Mutant
 __all__ = ["KNOWN"]
 
 CHANGED = "tests/faults/test_changed_destination.py::"
+MOUNTS = "tests/integration/test_bind_mounts.py::"
 MOVED = "tests/faults/test_moved_directories.py::"
 BYTES = "tests/unit/test_undecodable.py::"
 WRITTEN = "tests/unit/test_written_files.py::"
@@ -59,6 +60,38 @@ KNOWN = (
         "is_at(config.local_output, self._root)",
         "True",
         (f"{CHANGED}test_destination_that_goes_away_during_a_run[replace-tar]",),
+    ),
+    Mutant(
+        "cut log is not missed",
+        "journal.sqlite-wal is cut during a run: exit 0, and a journal that nothing can read",
+        "Rows.lost",
+        "found.st_size >= seen.st_size",
+        "True",
+        (f"{CHANGED}test_destination_that_goes_away_during_a_run[cut_log-files]",),
+    ),
+    Mutant(
+        "changed ledger is believed",
+        "bits of a ledger flip during a run: exit 0, and verify refuses the journal for ever",
+        "ActiveBatch.done",
+        "item_states.sums_of(self.states) != counted",
+        "False",
+        (f"{CHANGED}test_ledger_that_is_changed_during_a_run_is_not_believed",),
+    ),
+    Mutant(
+        "a list in DEST by another path is replaced",
+        "mount --bind DEST elsewhere, read elsewhere/list.csv: a download replaces the list",
+        "reserved_names",
+        "name_below(target, root) or os.path.relpath(target, root)",
+        "os.path.relpath(target, root)",
+        (f"{MOUNTS}test_list_in_the_destination_is_not_replaced[d1-d2]",),
+    ),
+    Mutant(
+        "a link in what is mounted into DEST is followed",
+        "mount --bind e DEST/e, --report e/r.json, where r.json is somebody's link",
+        "_parts",
+        'point.startswith(f"{directory}/")',
+        "False",
+        (f"{MOUNTS}test_a_link_in_what_is_mounted_into_the_destination_is_not_followed",),
     ),
     Mutant(
         "unsafe process where the destination is gone",
