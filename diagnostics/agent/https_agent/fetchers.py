@@ -190,11 +190,17 @@ def application(target, options):
             raise NoSuchTarget("%s is a coroutine function; a fetch under gevent is a plain one" % target)
         if _is_of_objects(value, above):
             raise NoSuchTarget("%s is a method without its object: name one of an object" % target)
-        takes = _takes(value)
-        if takes in (None, 1):
+        if _is_generator(value):
+            raise NoSuchTarget("%s is a generator; a fetch fetches when it is called" % target)
+        wanted = _wanted(value)
+        named = [name for name, by_name in wanted or () if by_name]
+        if wanted is None or (len(wanted) == 1 and not named):
             return value, target
-        if takes not in _OF_APPLICATIONS:
-            raise NoSuchTarget("%s takes %d arguments; a fetch takes one, the URL" % (target, takes))
+        # No application of WSGI or ASGI is given a URL, or anything by name.
+        is_fetch = named or any("url" in name.lower() for name, _ in wanted)
+        if is_fetch or len(wanted) not in _OF_APPLICATIONS:
+            takes = "%d arguments" % len(wanted) + (" (%s by name)" % ", ".join(named) if named else "")
+            raise NoSuchTarget("%s takes %s; a fetch takes one, the URL" % (target, takes))
     return None, target
 
 
@@ -211,12 +217,20 @@ def _asynchronous(value):
     # type: (Any) -> bool
     code = getattr(value, "__code__", None)
     # An ASGI application takes three arguments and is only imported.
-    return bool(code is not None and code.co_flags & 0x80 and _takes(value) in (None, 1))
+    return bool(code is not None and code.co_flags & 0x80 and len(_wanted(value) or "1") == 1)
 
 
-def _takes(value):
-    # type: (Any) -> Optional[int]
-    """Return the number of required arguments of ``value``; None if it cannot be determined."""
+def _is_generator(value):
+    # type: (Any) -> bool
+    return bool(getattr(getattr(value, "__code__", None), "co_flags", 0) & 0x20)
+
+
+def _wanted(value):
+    # type: (Any) -> Optional[List[Tuple[str, bool]]]
+    """Return the required arguments of ``value``, and whether each can only be given by its name.
+
+    Return None if they cannot be determined.
+    """
     try:
         import inspect
 
@@ -227,12 +241,14 @@ def _takes(value):
             told = inspect.getargspec(function)  # type: ignore[attr-defined]
             plain = function is value and getattr(function, "__self__", None) is None
             bound = 0 if plain else 1
-            return len(told.args) - len(told.defaults or ()) - bound
+            return [
+                (str(name), False) for name in told.args[bound : len(told.args) - len(told.defaults or ())]
+            ]
         signature = inspect.signature(value)
     except (TypeError, ValueError):
         return None
     needed = [
-        each
+        (each.name, each.kind is each.KEYWORD_ONLY)
         for each in signature.parameters.values()
         if each.default is each.empty and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
     ]
@@ -240,8 +256,8 @@ def _takes(value):
         each.kind in (each.VAR_POSITIONAL, each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
         for each in signature.parameters.values()
     ):
-        return 1  # `def fetch(*urls)`, `def fetch(url=...)`
-    return len(needed)
+        return [("url", False)]  # `def fetch(*urls)`, `def fetch(url=...)`
+    return needed
 
 
 def general(options):

@@ -132,8 +132,8 @@ class Agent(object):
         recorder.look()
         before = facts.collect()
 
-        def report(result):
-            # type: (Dict[str, Any]) -> None
+        def report(result, kind="measured"):
+            # type: (Dict[str, Any], str) -> None
             result["foreign"] = foreign
             result["unlike"] = unlike
             result["unseen"] = unseen
@@ -145,13 +145,15 @@ class Agent(object):
             # Include what the first fetch changed in the process: it may have patched.
             now = facts.refreshed(before)
             seen = self.record.seen()
-            self.tell("measured", result=result, seen=seen, facts=now, argv=_argv(), left=self._left)
+            self.tell(kind, result=result, seen=seen, facts=now, argv=_argv(), left=self._left)
 
         try:
             measured = self._running = probe.Probe(how, spec)
             clocks.compare(sampler._sleep)
             self.tell("measuring")
             waits = self._pause.end if self._pause is not None else None
+            if not general and "app" in self.spec["target"]:
+                measured.on_warm = lambda result: report(result, "warm")
             result = measured.run(report, lambda: self.tell("starved"), waits)
             if self._second is not None and not result["problem"] and not probe.overlapped(result, spec):
                 # It may be the client that lets one through at a time, and it may not be shared.

@@ -491,7 +491,7 @@ KNOWN = (
         "an error that the answer of the probe provokes is a verdict",
         "HTTPS is said not to work in a program that checks what is in a response",
         "no_verdict",
-        "not all(map(_is_provoked, case.errors))",
+        "not all(map(is_provoked, case.errors))",
         "True",
         (
             f"{SCENARIO}[session_of_another_shape/answer]",
