@@ -352,13 +352,28 @@ class _Client(object):
 class Connecting(object):
     """The client of a greenlet that connects, of which the probe makes copies once it is known how many."""
 
-    def __init__(self, frame, greenlet):
-        # type: (Optional[FrameType], Any) -> None
+    def __init__(self, frame, greenlet, wrapped=None):
+        # type: (Optional[FrameType], Any, Any) -> None
         self._first = self._measured = _Client(frame, True, greenlet)
+        self._wrapped = wrapped
+        self.at = frames.user(frame) or frames.caller(frame)
         self.sharing = sharing.Sharing(1, False, sharing.UNCLEAR, 1)
         self._one_context = False
         self.waits = []  # type: List[turns.Wait]
         self.line = []  # type: List[turns.Wait]  # those at one place that may be idle workers
+
+    def is_known(self):
+        # type: () -> bool
+        """Return whether the client that is measured is one that gevent makes concurrent, by its name."""
+        seen = self._measured.seen
+        made = (seen.session, seen.adapter, seen.manager, seen.pool, self._measured.other)
+        return seen.plain or any(each is not None for each in made)
+
+    def is_raw(self):
+        # type: () -> bool
+        """Return whether it is no client at all: code that makes TLS connections itself."""
+        seen = self._measured.seen
+        return not self.is_known() and seen.opener is None and seen.connection is None
 
     def look_at(self, places):
         # type: (List[turns.Place]) -> None
@@ -497,8 +512,11 @@ class Connecting(object):
 
     def with_own(self, options):
         # type: (Dict[str, Any]) -> Optional[Tuple[Fetch, str]]
-        """Return the same with a copy for each request, None where it is known how many the program has."""
-        if self.sharing.evidence != sharing.UNCLEAR:
+        """Return the same with a copy for each request, None where it is known how many the program has.
+
+        Code that opens each connection itself has nothing to share.
+        """
+        if self.sharing.evidence != sharing.UNCLEAR or self.is_raw():
             return None
         return self._with(sharing.MANY, True, options)
 
@@ -506,6 +524,7 @@ class Connecting(object):
         # type: (int, bool, Dict[str, Any]) -> Optional[Tuple[Fetch, str]]
         seen = copy.copy(self._measured.seen)
         seen.many, seen.own, seen.one_context = many, own, self._one_context
+        seen.wrapped = self._wrapped
         return self._measured.handlers.before(_of(seen, self._measured.other, options))
 
 
@@ -561,9 +580,8 @@ def _with(seen, other, options):
         return _as_pool(give, options, shown), type(seen.pool).__module__ + ".HTTPSConnectionPool"
     if other is not None:
         return others.like(other, options, seen.many)
-    # With what else a program that has one of these connects, a check of health, is hardly its client.
-    if has_known():
-        return None
     if seen.opener is not None:
         return others.as_opener(seen.opener, options), "urllib"
-    return others.as_connection(seen.connection, options) if seen.connection is not None else None
+    if seen.connection is not None:
+        return others.as_connection(seen.connection, options)
+    return others.as_socket(seen.wrapped[0], seen.wrapped[1], options) if seen.wrapped is not None else None

@@ -141,6 +141,47 @@ def as_connection(own, options):
     return fetch, "http.client.HTTPSConnection"
 
 
+def as_socket(context, kind, options):
+    # type: (Any, Any, Dict[str, Any]) -> Tuple[Fetch, str]
+    """Return a fetch over sockets of the class ``kind`` that ``context`` wraps, and its name."""
+    _trusting(context, options)
+    base = server_of(options["url"])
+    host, _, port = base.partition("://")[2].rpartition("@")[2].rpartition(":")
+
+    def fetch(url):
+        # type: (str) -> None
+        connection = context.wrap_socket(
+            _connected(kind, host, int(port or 443), options["limit"]), server_hostname=host
+        )
+        try:
+            request = "GET %s HTTP/1.0\r\nHost: %s\r\n\r\n" % (url[len(base) :], host)
+            connection.sendall(request.encode("ascii"))
+            answer = more = connection.recv(1000)
+            while more:
+                more = connection.recv(1000)
+        finally:
+            connection.close()
+        if not answer.startswith((b"HTTP/1.1 2", b"HTTP/1.0 2")):
+            raise BadRequest("the response is %r" % answer[:30])
+
+    return fetch, "ssl.SSLContext.wrap_socket"
+
+
+def _connected(kind, host, port, limit):
+    # type: (Any, str, int, float) -> Any
+    socket = sys.modules["socket"]
+    for family, _, _, _, address in socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM):
+        made = kind(family, socket.SOCK_STREAM)
+        made.settimeout(limit)
+        try:
+            made.connect(address)
+            return made
+        except socket.error as error:
+            made.close()
+            failed = error
+    raise failed
+
+
 def _httpx_model(own):
     # type: (Any) -> Any
     """Return a copy of the client ``own`` that is not closed."""

@@ -60,6 +60,7 @@ COVERED = {
         "turns_around_requests/handler",
         "turns_of_starters/flag",
         "turns_of_starters/pool",
+        "tls_of_its_own/library",
         "turns_of_other_things/turn",
         "turns_in_a_package/decorated",
         "turns_in_a_package/semaphore",
@@ -77,7 +78,8 @@ COVERED = {
         "session_sleep_from_before",
     },
     "context-before-patching": {  # context_before_patching, connections_of_http_client/early
-        "adapter_before_patching"
+        "adapter_before_patching",
+        "tls_of_its_own/urllib",
     },
     "cpu-bound": {"session_hook_hashes"},  # cpu_in_callback
     "not-patched": {"not_patched_injected"},  # not_patched
@@ -101,6 +103,7 @@ COVERED = {
         "client_of_one_host/pool",
         "httpx2_clients/one",
         "pool_of_one_urllib3",
+        "tls_of_its_own/settings",
         "who_shares_the_client/adapters",
         "who_shares_the_client/frozen",
         "who_shares_the_client/transport",
