@@ -112,10 +112,10 @@ def as_connection(own, options):
     """Return a fetch that makes a connection of http.client's like ``own`` each time, and its name."""
     _trusting(getattr(own, "_context", None), options)
     base = server_of(options["url"])
-    host, _, port = base.partition("://")[2].rpartition("@")[2].partition(":")
+    host, port = _address_in(base)
     unused = {
         "host": host,
-        "port": int(port or 443),
+        "port": port,
         "timeout": options["limit"],
         "sock": None,
         "_buffer": [],
@@ -146,12 +146,12 @@ def as_socket(context, kind, options):
     """Return a fetch over sockets of the class ``kind`` that ``context`` wraps, and its name."""
     _trusting(context, options)
     base = server_of(options["url"])
-    host, _, port = base.partition("://")[2].rpartition("@")[2].rpartition(":")
+    host, port = _address_in(base)
 
     def fetch(url):
         # type: (str) -> None
         connection = context.wrap_socket(
-            _connected(kind, host, int(port or 443), options["limit"]), server_hostname=host
+            _connected(kind, host, port, options["limit"]), server_hostname=host
         )
         try:
             request = "GET %s HTTP/1.0\r\nHost: %s\r\n\r\n" % (url[len(base) :], host)
@@ -165,6 +165,14 @@ def as_socket(context, kind, options):
             raise BadRequest("the response is %r" % answer[:30])
 
     return fetch, "ssl.SSLContext.wrap_socket"
+
+
+def _address_in(base):
+    # type: (str) -> Tuple[str, int]
+    """Return host and port of the URL ``base``; an address of IPv6 without its brackets."""
+    rest = base.partition("://")[2].rpartition("@")[2]
+    host, _, port = rest[1:].partition("]") if rest.startswith("[") else rest.partition(":")
+    return host, int(port.lstrip(":") or 443)
 
 
 def _connected(kind, host, port, limit):
