@@ -241,9 +241,10 @@ def _wanted(value):
             told = inspect.getargspec(function)  # type: ignore[attr-defined]
             plain = function is value and getattr(function, "__self__", None) is None
             bound = 0 if plain else 1
-            return [
-                (str(name), False) for name in told.args[bound : len(told.args) - len(told.defaults or ())]
-            ]
+            names = told.args[bound : len(told.args) - len(told.defaults or ())]
+            if not names and (told.varargs or len(told.args) > bound):
+                names = ["url"]  # `def fetch(*urls)`, `def fetch(url=...)`
+            return [(str(name), False) for name in names]
         signature = inspect.signature(value)
     except (TypeError, ValueError):
         return None
@@ -256,7 +257,7 @@ def _wanted(value):
         each.kind in (each.VAR_POSITIONAL, each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
         for each in signature.parameters.values()
     ):
-        return [("url", False)]  # `def fetch(*urls)`, `def fetch(url=...)`
+        return [("url", False)]
     return needed
 
 
