@@ -581,6 +581,9 @@ def _with(seen, other, options):
         return _as_pool(give, options, shown), type(seen.pool).__module__ + ".HTTPSConnectionPool"
     if other is not None:
         return others.like(other, options, seen.many)
+    # With what else a program that has one of these connects, a check of health, is hardly its client.
+    if has_known() and (seen.opener is not None or seen.connection is not None):
+        return None
     if seen.opener is not None:
         return others.as_opener(seen.opener, options), "urllib"
     if seen.connection is not None:

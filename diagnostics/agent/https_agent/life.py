@@ -74,8 +74,8 @@ class Agent(object):
         # Where the two adapters are mounted that are measured, of a session that has fetched nothing yet.
         self._prefixes = []  # type: List[str]
         self._arrivals = None  # type: Optional[arrivals.Arrivals]  # at connections, while it is observed
-        # How it fetched with what is none of the clients that are loaded (sockets, urllib), and whether in
-        # a greenlet; it is measured only where the program is not seen to use one of those.
+        # How it opened TLS connections itself while a client is loaded, and whether in a greenlet; it is
+        # measured only where the program is not seen to use that client.
         self._besides = None  # type: Optional[fetchers.Connecting]
         self._besides_in_greenlet = False
         # What else than the client that is measured the program fetches with, see `_tell_apart`.
@@ -329,7 +329,7 @@ class Agent(object):
             self.tell("connected")
         self.record.reached = frames.module_level(frame)
         connecting = fetchers.Connecting(frame, choice.current(), wrapped)
-        besides = not connecting.is_known() and fetchers.has_known()
+        besides = connecting.is_raw() and fetchers.has_known()
         if choice.in_greenlet() and not choice.obstacle(frame):
             if besides and not self._besides_in_greenlet:
                 # It may be a check of health, before its client has made a request: look at it, and go on.
@@ -338,7 +338,7 @@ class Agent(object):
             elif not besides and self._claim():
                 self._probe(frame, connecting)
         # Not in a greenlet, or still in the set-up: continue, and remember how the process fetches.
-        elif besides or connecting.is_raw():
+        elif connecting.is_raw():
             self._besides = self._besides or connecting
         elif connecting.fetch(self.options()) is not None:
             self._fetch = connecting
@@ -397,7 +397,7 @@ class Agent(object):
             return
         if self._arrivals is not None:
             came = fetchers.Connecting(frame, current)
-            if self._besides is None and not came.is_known() and fetchers.has_known():
+            if self._besides is None and came.is_raw() and fetchers.has_known():
                 self._besides, self._besides_in_greenlet = came, True
             self._arrivals.stop(current, frame)
             return
@@ -549,7 +549,7 @@ class Agent(object):
         # type: (Dict[str, Any]) -> Optional[Tuple[Fetch, str]]
         """Return the fetch that is like what the program did before; None if none can be made."""
         found = None  # type: Optional[Tuple[Fetch, str]]
-        self._tell_apart(self._other(), None, alone=False)
+        self._tell_apart(self._besides, None, alone=False)
         if self._fetch is not None:
             found = self._fetch.fetch(options)
             self._fetch.look_at([])
@@ -577,17 +577,11 @@ class Agent(object):
         """Return the fetch that is like that of the greenlets that were observed."""
         self._note(connecting, options)
         found = connecting.fetch(options)
-        if self._other() is not None or (found is None and self._threads is not None):
-            self._tell_apart(self._other(), None, alone=False)
+        if self._besides is not None or (found is None and self._threads is not None):
+            self._tell_apart(self._besides, None, alone=False)
         else:
             self._tell_apart(connecting, found, alone=not fetchers.has_known())
         return found
-
-    def _other(self):
-        # type: () -> Optional[fetchers.Connecting]
-        """Return what the program fetches with besides its client; not where it is for settings alone."""
-        other = self._besides
-        return other if other is not None and (self._besides_in_greenlet or other.is_raw()) else None
 
     def _of_modules(self, options):
         # type: (Dict[str, Any]) -> Optional[Tuple[Fetch, str]]

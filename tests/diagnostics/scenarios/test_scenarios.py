@@ -78,8 +78,7 @@ COVERED = {
         "session_sleep_from_before",
     },
     "context-before-patching": {  # context_before_patching, connections_of_http_client/early
-        "adapter_before_patching",
-        "tls_of_its_own/urllib",
+        "adapter_before_patching"
     },
     "cpu-bound": {"session_hook_hashes"},  # cpu_in_callback
     "not-patched": {"not_patched_injected"},  # not_patched

@@ -290,7 +290,7 @@ KNOWN = (
         "a client that is loaded is taken for the program's",
         "there is no verdict on a program that first looks over a socket whether its server is there",
         "Agent._on_connection",
-        "not connecting.is_known() and fetchers.has_known()",
+        "connecting.is_raw() and fetchers.has_known()",
         "False",
         (f"{SCENARIO}[tls_of_its_own/both]",),
     ),
