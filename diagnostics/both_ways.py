@@ -60,6 +60,12 @@ def unlike(case: Case, cause: str) -> str:
     other = case.observation.result.get("unlike")
     if other and not other["others"] and case.judgement.verdict == "concurrent":
         name = case.observation.result.get("name")
+        if other["copied"]:
+            return (
+                f"no verdict: the program opens TLS connections itself{case.at(other['at'])}: with its"
+                " context and sockets they are concurrent, and what its code does with them was not"
+                f" measured; {_ADVICE}"
+            )
         return (
             f"no verdict: the client{case.at(other['at'])} is none that can be copied, and the program has"
             f" no other; {name}, which it does not use, is concurrent; {_ADVICE}"

@@ -289,6 +289,13 @@ TABLE: tuple[Entry, ...] = (
         predicates.untrusted,
     ),
     Entry(
+        "no-request",
+        "the function fails before it sends a request",
+        "",
+        (),
+        limits.failed_before,
+    ),
+    Entry(
         "unexplained",
         "no known cause explains it",
         "The frames that were seen are the evidence.\n",

@@ -107,8 +107,9 @@ def diagnose(
     ]
     notes += seen.notes
     if unlike := seen.result.get("unlike"):
-        name, at = seen.result.get("name"), case.where(unlike["at"])
-        notes.append(f"measured was {name}: the client at {at} is none that can be copied; name --app")
+        name, at = seen.result.get("name"), case.at(unlike["at"])
+        what = "its code does" if unlike["copied"] else "the program fetches"
+        notes.append(f"measured was {name}: what {what}{at} was not; name --app for that")
     if seen.result.get("unseen"):
         notes.append(
             f"the program has tried no HTTPS connection: measured was {seen.result.get('name')};"

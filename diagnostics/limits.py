@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 from diagnostics.evidence import Case
-from diagnostics.predicates import Found, pool_place
+from diagnostics.predicates import WAITING, Found, error_text, pool_place
+from diagnostics.provoked import is_provoked
 from diagnostics.source_places import ending
-from diagnostics.waits import asleep, in_pool, queued
+from diagnostics.waits import asleep, in_look_up, in_network, in_pool, in_turn, queued
 
-__all__ = ["no_request", "rate_limit", "small_pool", "time_elsewhere"]
+__all__ = ["failed_before", "no_request", "rate_limit", "small_pool", "time_elsewhere"]
 
+_TAKEN_FOR = re.compile(r"(FileNotFoundError|IOError|gaierror): .*'https://")
 _MOST = 0.8  # of the requests
 _BEFORE = "the requests overlap, and greenlets wait for each other before them"
 _NOT_AROUND = (
@@ -57,10 +62,57 @@ def time_elsewhere(case: Case) -> Found | None:
 
 
 def no_request(case: Case) -> Found | None:
-    served = case.judgement.served
-    if case.judgement.verdict != "error" or case.judgement.error or case.judgement.problem:
+    judgement, last = case.judgement, case.observation.result["rounds"][-1:]
+    if judgement.verdict != "error" or judgement.error or case.observation.served is None:
         return None
-    if served is None or served.requests >= case.question.requests / 2:
+    if judgement.problem:
+        return _never_fetches(case)
+    many = last[0]["requests"] if last else 0
+    came = case.observation.served.get(last[0]["run"], {"requests": 0})["requests"] if last else 0
+    if not last or came >= many / 2:
         return None
-    many = case.question.requests
-    return Found("", [f"of {many} requests {served.requests} came to the server of the probe"])
+    evidence = f"of {many} requests {came} came to the server of the probe"
+    return Found("", [evidence], explanation=_expected(case))
+
+
+def _never_fetches(case: Case) -> Found | None:
+    """Match a function that waits for something else than HTTPS: it serves, or repeats something."""
+    judgement = case.judgement
+    if not case.question.target.app or case.observation.served or case.observation.result["rounds"]:
+        return None
+    parked = case.parked[0] if case.parked else None
+    if parked is None or judgement.blocked + judgement.busy > case.lasted / 3:
+        return None
+    stack = parked["stack"]
+    spot = case.own_frame(stack)
+    others = in_turn(stack) and spot is not None and bool(WAITING.search(case.text(spot)))
+    if others or in_look_up(stack) or in_network(stack) or in_pool(stack):
+        return None
+    at = case.where(spot)
+    return Found(at, [f"it waits{ending('at', at)}; {judgement.problem}"], explanation=_expected(case))
+
+
+def failed_before(case: Case) -> Found | None:
+    """Match a function that ``--app`` names and that fails by itself, without a request."""
+    if case.judgement.verdict != "error" or ":" not in case.question.target.app or not case.errors:
+        return None
+    if case.observation.served != {} or not all(map(_is_its_own, case.errors)):
+        return None
+    stack = case.errors[0]["stack"]
+    at = case.where(case.user_frame(stack) or case.own_frame(stack))
+    return Found(at, [error_text(case)], explanation=_expected(case))
+
+
+def _is_its_own(error: dict[str, Any]) -> bool:
+    """Return whether it is no error of HTTPS; nor is one where the URL is taken for a file or a host."""
+    return is_provoked(error) or bool(_TAKEN_FOR.search(f"{error['class']}: {error['text']}"))
+
+
+def _expected(case: Case) -> str:
+    """Return what the function has to do that ``--app`` names; "" where there is none."""
+    if ":" not in case.question.target.app:
+        return ""
+    return (
+        "--app MODULE:CALLABLE expects a function of one argument, the URL, that fetches it.\n"
+        "What is cached, mocked, or fetched from elsewhere says nothing about HTTPS here."
+    )

@@ -301,6 +301,8 @@ _REAL_LOCK = (
     "It is a real lock, which gevent has not replaced: the greenlet that holds it can never run again,\n"
     "and the whole process is blocked permanently."
 )
+# A line that waits for others.
+WAITING = re.compile(r"\bwith\b|\bacquire\b|\bwait\b|\bget\(|\bjoin\b")
 _EXECUTORS = r"\bmax_workers\s*=|\b(\w*Executor|FuturesSession|ThreadPool)\("
 
 
@@ -310,7 +312,7 @@ def own_lock(case: Case) -> Found | None:
     if stopped and case.blocked and not in_network(case.blocked[0]["stack"]):
         # A deadlock: the greenlet that holds this real lock can never run again.
         spot = case.own_frame(case.blocked[0]["stack"])
-        if spot and re.search(r"\bwith\b|\bacquire\b|\bwait\b|\bget\(|\bjoin\b", case.text(spot)):
+        if spot and WAITING.search(case.text(spot)):
             evidence = [case.judgement.problem, case.held_line(case.blocked)]
             return Found(case.where(spot), evidence, explanation=_REAL_LOCK)
     if not _serialized(case) and not case.judgement.problem:

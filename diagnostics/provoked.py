@@ -10,7 +10,7 @@ import re
 
 from diagnostics.evidence import Case
 
-__all__ = ["no_verdict"]
+__all__ = ["is_provoked", "no_verdict"]
 
 _ADVICE = "Name a URL that it accepts (--url URL), or a fetch (--app MODULE:CALLABLE)"
 # Of requests and urllib3: the URL, the proxy or the content of the response is refused.
@@ -61,7 +61,7 @@ def no_verdict(case: Case, cause: str) -> str:
         return ""
     if cause == "no-request":
         return f"its client sent no request to the URL of the probe. {_ADVICE}"
-    if cause != "unexplained" or not case.errors or not all(map(_is_provoked, case.errors)):
+    if cause != "unexplained" or not case.errors or not all(map(is_provoked, case.errors)):
         return ""
     first = case.errors[0]
     spot = case.user_frame(first["stack"]) or case.own_frame(first["stack"])
@@ -78,7 +78,7 @@ def _waited(case: Case) -> str:
     )
 
 
-def _is_provoked(error: dict[str, object]) -> bool:
+def is_provoked(error: dict[str, object]) -> bool:
     """Return whether an error comes from the URL or the answer of the probe, not from the connection."""
     name, stack = str(error["class"]), error["stack"]
     assert isinstance(stack, list)

@@ -64,8 +64,9 @@ def headline(found: Diagnosis) -> str:
             f"{found.requests} requests without a delay, which open connections, took {found.wall_s:.2f} s"
         )
     ratio = f"(concurrency {found.concurrency:.1f} of {found.requests})"
-    if not found.error and any(cause.code == "no-request" for cause in found.causes):
-        return "HTTPS was not measured: the fetch sends no request to the server of the probe"
+    for cause in found.causes:
+        if cause.code == "no-request":
+            return f"HTTPS was not measured: {cause.summary}"
     return {
         "concurrent": f"HTTPS is concurrent: {took} {ratio}",
         "serialized": f"HTTPS is serialized: {took} {ratio}",

@@ -92,7 +92,7 @@ RUNS = [
         "COMMAND": ["python", "connections_of_http_client.py", "socket"],
         "EXPECT": {
             "verdict": "none",
-            "error": "*client at connections_of_http_client.py:40 is none that can be copied*",
+            "error": "*opens TLS connections itself at connections_of_http_client.py:40*",
         },
     },
 ]

@@ -258,3 +258,53 @@ def test_fetch_that_goes_elsewhere_is_not_said_to_fail(run, write):
         "FAIL  HTTPS was not measured: the fetch sends no request to the server of the probe",
         "cause no-request",
     ]
+
+
+TASKS = """
+    from gevent import monkey; monkey.patch_all()
+    import time
+    import requests
+    from gevent.pywsgi import WSGIServer
+
+    def works(limit=10):
+        time.sleep(1)
+
+    def number(number):
+        return requests.get("https://localhost:9/%d" % int(number))
+
+    def file(path):
+        return open(path).read()
+
+    def main(argv=None):
+        while True:
+            time.sleep(0.1)
+
+    def serve(app=None):
+        WSGIServer(("127.0.0.1", 0), app).serve_forever()
+"""
+SENDS_NONE = "the fetch sends no request to the server of the probe"
+FAILS = "the function fails before it sends a request"
+
+
+@pytest.mark.parametrize(
+    ("function", "summary", "where", "evidence"),
+    [
+        ("works", SENDS_NONE, "", "of 1 requests 0 came"),  # it is not called ten times more
+        ("number", FAILS, "proj.py:11", "ValueError: invalid literal for int()"),
+        ("file", FAILS, "proj.py:14", "No such file or directory"),
+        ("main", SENDS_NONE, "proj.py:18", "it waits at proj.py:18; nothing more came within 5 s"),
+        ("serve", SENDS_NONE, "proj.py:21", "it waits at proj.py:21; nothing more came within 5 s"),
+    ],
+)
+def test_function_that_fetches_nothing_is_told_at_once(run, write, function, summary, where, evidence):
+    answer = run("--app", f"{write('proj', TASKS)}:{function}", "--json")
+    [cause] = answer.json["causes"]
+    assert (answer.code, cause["code"], cause["summary"], cause["where"]) == (
+        3,
+        "no-request",
+        summary,
+        where,
+    )
+    assert evidence in cause["evidence"][0]
+    assert "--app MODULE:CALLABLE expects a function of one argument, the URL" in cause["explanation"]
+    assert run("--app", f"proj:{function}").out.startswith(f"FAIL  HTTPS was not measured: {summary}")

@@ -11,6 +11,9 @@ PROJECT = """
     async def later(url): pass
     def make(): pass
     def through(session, url, times, *, wait): pass
+    def page(url, number): pass
+    def named(*, url): pass
+    def pages(url): yield url
     class Api:
         def get(self, url): pass
 """
@@ -26,6 +29,9 @@ PROJECT = """
         (["--app", "proj:later"], 2, "is a coroutine function"),
         (["--app", "proj:make"], 2, "proj:make takes 0 arguments; a fetch takes one, the URL"),
         (["--app", "proj:through"], 2, "proj:through takes 4 arguments"),
+        (["--app", "proj:page"], 2, "proj:page takes 2 arguments; a fetch takes one, the URL"),
+        (["--app", "proj:named"], 2, "proj:named takes 1 arguments (url by name); a fetch takes one"),
+        (["--app", "proj:pages"], 2, "proj:pages is a generator"),
         (["--app", "proj:Api.get"], 2, "proj:Api.get is a method without its object"),
         (["--app", "broken"], 4, "importing broken failed: ZeroDivisionError: division by zero"),
         (["--app", "exits"], 4, "importing exits failed: SystemExit: 3"),

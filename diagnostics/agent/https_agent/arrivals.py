@@ -7,7 +7,7 @@ show which it is when a request has ended (``turns``, ``succession``).
 
 import sys
 
-from . import choice, clocks, linger, succession, turns
+from . import choice, clocks, frames, linger, succession, turns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Arrivals(object):
     def stop(self, greenlet, frame):
         # type: (Any, Optional[FrameType]) -> None
         """Stop the current ``greenlet``, which connects in ``frame``."""
-        if _within(frame, self._at.get(id(greenlet))):
+        if frames.is_within(frame, self._at.get(id(greenlet))):
             return  # it was let on, and is a step further: from the socket to TLS
         self._came.append(greenlet)
         self._at[id(greenlet)] = frame
@@ -64,14 +64,7 @@ class Arrivals(object):
 
         It is observed with which clients they do, and whether they wait for their turn.
         """
-        began, last = clocks.clock(), _idle()
-        ends, latest = last + _OBSERVES, began + _OBSERVES * 10
-        while _idle() < ends and clocks.clock() < latest and len(self._came) < requests:
-            count = len(self._came)
-            self._sleep(_LOOKS)
-            last = _idle() if len(self._came) > count else last
-            if self._came and _idle() - last > _QUIET:
-                break
+        self._until_quiet(most=_OBSERVES * 10, idle=_OBSERVES, enough=requests)
         places = self._places(self._stopped)
         connecting.look_at(places)
         if not connecting.may_take_turns():
@@ -96,17 +89,21 @@ class Arrivals(object):
         self._came = []
         self._pause.let_on()
 
-    def _until_quiet(self, goes_on, most=_ENDS):
-        # type: (Callable[[], bool], float) -> bool
+    def _until_quiet(self, goes_on=lambda: False, most=_ENDS, idle=_ENDS, enough=sys.maxsize):
+        # type: (Callable[[], bool], float, float, int) -> bool
         """Return when somebody ``goes_on`` or has come to a connection, and since then nobody more has.
 
-        Return whether anybody did; ``goes_on`` is called at each look, for ``most`` seconds.
+        Return whether anybody did; ``goes_on`` is called at each look, for ``most`` seconds, of which the
+        process computes in all but ``idle``; ``enough`` connections end it, too.
         """
-        latest, last, count = clocks.clock() + most, None, 0  # type: float, Optional[float], int
-        while clocks.clock() < latest and (last is None or _idle() - last < _QUIET):
+        latest, ends = clocks.clock() + most, clocks.idle() + idle
+        last, count = None, 0  # type: Optional[float], int
+        while clocks.clock() < latest and clocks.idle() < ends and len(self._came) < enough:
+            if last is not None and clocks.idle() - last >= _QUIET:
+                break
             self._sleep(_LOOKS)
             if (goes_on() and last is None) or len(self._came) > count:
-                last, count = _idle(), len(self._came)
+                last, count = clocks.idle(), len(self._came)
         return last is not None
 
     def _look_again(self, connecting):
@@ -143,7 +140,7 @@ class Arrivals(object):
             return False
         for _ in range(_STEPS):
             self._let_on()
-            if not self._until_quiet(lambda: False):
+            if not self._until_quiet():
                 return False
             if not connecting.waits_for(self._places()):
                 return True
@@ -164,17 +161,3 @@ class Arrivals(object):
         finally:
             self._lingers = None
             linger.end()
-
-
-def _within(frame, other):
-    # type: (Optional[FrameType], Any) -> bool
-    """Return whether ``frame`` is called from ``other``, or is it."""
-    while frame is not None and frame is not other:
-        frame = frame.f_back
-    return frame is not None
-
-
-def _idle():
-    # type: () -> float
-    """Return a time that does not pass while the process computes: clients make TLS contexts."""
-    return clocks.clock() - clocks.cpu()

@@ -74,6 +74,12 @@ def cpu():
     return float(spent[0] + spent[1])
 
 
+def idle():
+    # type: () -> float
+    """Return a time that does not pass while the process computes: clients make TLS contexts."""
+    return clock() - cpu()
+
+
 def of_thread(ident):
     # type: (int) -> Optional[Callable[[], float]]
     """Return the clock of the CPU time of a thread; None where there is none."""

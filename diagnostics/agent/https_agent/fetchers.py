@@ -190,11 +190,17 @@ def application(target, options):
             raise NoSuchTarget("%s is a coroutine function; a fetch under gevent is a plain one" % target)
         if _is_of_objects(value, above):
             raise NoSuchTarget("%s is a method without its object: name one of an object" % target)
-        takes = _takes(value)
-        if takes in (None, 1):
+        if _is_generator(value):
+            raise NoSuchTarget("%s is a generator; a fetch fetches when it is called" % target)
+        wanted = _wanted(value)
+        named = [name for name, by_name in wanted or () if by_name]
+        if wanted is None or (len(wanted) == 1 and not named):
             return value, target
-        if takes not in _OF_APPLICATIONS:
-            raise NoSuchTarget("%s takes %d arguments; a fetch takes one, the URL" % (target, takes))
+        # No application of WSGI or ASGI is given a URL, or anything by name.
+        is_fetch = named or any("url" in name.lower() for name, _ in wanted)
+        if is_fetch or len(wanted) not in _OF_APPLICATIONS:
+            takes = "%d arguments" % len(wanted) + (" (%s by name)" % ", ".join(named) if named else "")
+            raise NoSuchTarget("%s takes %s; a fetch takes one, the URL" % (target, takes))
     return None, target
 
 
@@ -211,12 +217,20 @@ def _asynchronous(value):
     # type: (Any) -> bool
     code = getattr(value, "__code__", None)
     # An ASGI application takes three arguments and is only imported.
-    return bool(code is not None and code.co_flags & 0x80 and _takes(value) in (None, 1))
+    return bool(code is not None and code.co_flags & 0x80 and len(_wanted(value) or "1") == 1)
 
 
-def _takes(value):
-    # type: (Any) -> Optional[int]
-    """Return the number of required arguments of ``value``; None if it cannot be determined."""
+def _is_generator(value):
+    # type: (Any) -> bool
+    return bool(getattr(getattr(value, "__code__", None), "co_flags", 0) & 0x20)
+
+
+def _wanted(value):
+    # type: (Any) -> Optional[List[Tuple[str, bool]]]
+    """Return the required arguments of ``value``, and whether each can only be given by its name.
+
+    Return None if they cannot be determined.
+    """
     try:
         import inspect
 
@@ -227,12 +241,15 @@ def _takes(value):
             told = inspect.getargspec(function)  # type: ignore[attr-defined]
             plain = function is value and getattr(function, "__self__", None) is None
             bound = 0 if plain else 1
-            return len(told.args) - len(told.defaults or ()) - bound
+            names = told.args[bound : len(told.args) - len(told.defaults or ())]
+            if not names and (told.varargs or len(told.args) > bound):
+                names = ["url"]  # `def fetch(*urls)`, `def fetch(url=...)`
+            return [(str(name), False) for name in names]
         signature = inspect.signature(value)
     except (TypeError, ValueError):
         return None
     needed = [
-        each
+        (each.name, each.kind is each.KEYWORD_ONLY)
         for each in signature.parameters.values()
         if each.default is each.empty and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
     ]
@@ -240,8 +257,8 @@ def _takes(value):
         each.kind in (each.VAR_POSITIONAL, each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
         for each in signature.parameters.values()
     ):
-        return 1  # `def fetch(*urls)`, `def fetch(url=...)`
-    return len(needed)
+        return [("url", False)]
+    return needed
 
 
 def general(options):
@@ -336,13 +353,28 @@ class _Client(object):
 class Connecting(object):
     """The client of a greenlet that connects, of which the probe makes copies once it is known how many."""
 
-    def __init__(self, frame, greenlet):
-        # type: (Optional[FrameType], Any) -> None
+    def __init__(self, frame, greenlet, wrapped=None):
+        # type: (Optional[FrameType], Any, Any) -> None
         self._first = self._measured = _Client(frame, True, greenlet)
+        self._wrapped = wrapped
+        self.at = frames.user(frame) or frames.caller(frame)
         self.sharing = sharing.Sharing(1, False, sharing.UNCLEAR, 1)
         self._one_context = False
         self.waits = []  # type: List[turns.Wait]
         self.line = []  # type: List[turns.Wait]  # those at one place that may be idle workers
+
+    def is_known(self):
+        # type: () -> bool
+        """Return whether the client that is measured is one that gevent makes concurrent, by its name."""
+        seen = self._measured.seen
+        made = (seen.session, seen.adapter, seen.manager, seen.pool, self._measured.other)
+        return seen.plain or any(each is not None for each in made)
+
+    def is_raw(self):
+        # type: () -> bool
+        """Return whether it is no client at all: code that makes TLS connections itself."""
+        seen = self._measured.seen
+        return not self.is_known() and seen.opener is None and seen.connection is None
 
     def look_at(self, places):
         # type: (List[turns.Place]) -> None
@@ -481,8 +513,11 @@ class Connecting(object):
 
     def with_own(self, options):
         # type: (Dict[str, Any]) -> Optional[Tuple[Fetch, str]]
-        """Return the same with a copy for each request, None where it is known how many the program has."""
-        if self.sharing.evidence != sharing.UNCLEAR:
+        """Return the same with a copy for each request, None where it is known how many the program has.
+
+        Code that opens each connection itself has nothing to share.
+        """
+        if self.sharing.evidence != sharing.UNCLEAR or self.is_raw():
             return None
         return self._with(sharing.MANY, True, options)
 
@@ -490,6 +525,7 @@ class Connecting(object):
         # type: (int, bool, Dict[str, Any]) -> Optional[Tuple[Fetch, str]]
         seen = copy.copy(self._measured.seen)
         seen.many, seen.own, seen.one_context = many, own, self._one_context
+        seen.wrapped = self._wrapped
         return self._measured.handlers.before(_of(seen, self._measured.other, options))
 
 
@@ -546,8 +582,10 @@ def _with(seen, other, options):
     if other is not None:
         return others.like(other, options, seen.many)
     # With what else a program that has one of these connects, a check of health, is hardly its client.
-    if has_known():
+    if has_known() and (seen.opener is not None or seen.connection is not None):
         return None
     if seen.opener is not None:
         return others.as_opener(seen.opener, options), "urllib"
-    return others.as_connection(seen.connection, options) if seen.connection is not None else None
+    if seen.connection is not None:
+        return others.as_connection(seen.connection, options)
+    return others.as_socket(seen.wrapped[0], seen.wrapped[1], options) if seen.wrapped is not None else None

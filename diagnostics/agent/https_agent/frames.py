@@ -94,6 +94,14 @@ def user(frame):
     return None
 
 
+def is_within(frame, other):
+    # type: (Optional[FrameType], Optional[FrameType]) -> bool
+    """Return whether ``frame`` is called from ``other``, or is it."""
+    while frame is not None and frame is not other:
+        frame = frame.f_back
+    return frame is not None
+
+
 def is_users(frame):
     # type: (FrameType) -> bool
     """Return whether ``frame`` is the user's code."""

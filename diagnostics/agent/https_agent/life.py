@@ -74,7 +74,12 @@ class Agent(object):
         # Where the two adapters are mounted that are measured, of a session that has fetched nothing yet.
         self._prefixes = []  # type: List[str]
         self._arrivals = None  # type: Optional[arrivals.Arrivals]  # at connections, while it is observed
-        self._unlike = None  # type: Any  # where a client fetches that is not the one that is measured
+        # How it opened TLS connections itself while a client is loaded, and whether in a greenlet; it is
+        # measured only where the program is not seen to use that client.
+        self._besides = None  # type: Optional[fetchers.Connecting]
+        self._besides_in_greenlet = False
+        # What else than the client that is measured the program fetches with, see `_tell_apart`.
+        self._unlike = None  # type: Optional[Dict[str, Any]]
         self._broken = False  # its end is a RecursionError of ssl
         self._left = None  # type: Optional[Dict[str, Any]]  # what the program had done, where it ends
         self._asked = 0.0  # time of the controller's first signal
@@ -120,7 +125,6 @@ class Agent(object):
         """Probe with ``fetch``, or with a general one if that is None, and report."""
         general = fetch is None
         foreign = fetchers.foreign() if general else []
-        unlike = {"at": self._unlike, "others": fetchers.has_known()} if self._unlike else None
         try:
             how, name = (fetch, name) if fetch is not None else fetchers.general(self.options())
         except fetchers.Unusable as error:
@@ -132,10 +136,10 @@ class Agent(object):
         recorder.look()
         before = facts.collect()
 
-        def report(result):
-            # type: (Dict[str, Any]) -> None
+        def report(result, kind="measured"):
+            # type: (Dict[str, Any], str) -> None
             result["foreign"] = foreign
-            result["unlike"] = unlike
+            result["unlike"] = self._unlike
             result["unseen"] = unseen
             result["made"] = self._made
             result["prefixes"] = self._prefixes
@@ -145,13 +149,15 @@ class Agent(object):
             # Include what the first fetch changed in the process: it may have patched.
             now = facts.refreshed(before)
             seen = self.record.seen()
-            self.tell("measured", result=result, seen=seen, facts=now, argv=_argv(), left=self._left)
+            self.tell(kind, result=result, seen=seen, facts=now, argv=_argv(), left=self._left)
 
         try:
             measured = self._running = probe.Probe(how, spec)
             clocks.compare(sampler._sleep)
             self.tell("measuring")
             waits = self._pause.end if self._pause is not None else None
+            if not general and "app" in self.spec["target"]:
+                measured.on_warm = lambda result: report(result, "warm")
             result = measured.run(report, lambda: self.tell("starved"), waits)
             if self._second is not None and not result["problem"] and not probe.overlapped(result, spec):
                 # It may be the client that lets one through at a time, and it may not be shared.
@@ -278,7 +284,8 @@ class Agent(object):
     def _after_fork(self):
         # type: () -> None
         self._connected, self._fetch, self._asked, self._scheduled = False, None, 0.0, False
-        self._threads = self._tasks = None
+        self._threads = self._tasks = self._besides = None
+        self._besides_in_greenlet = False
         self._pool_threads = pool_threads.PoolThreads()
         native.begin()
         self.tell("hello", argv=_argv(), forked=True, gevent="gevent" in sys.modules)
@@ -310,8 +317,8 @@ class Agent(object):
         self.tell("probing")
         return True
 
-    def _on_connection(self, frame):
-        # type: (Optional[FrameType]) -> None
+    def _on_connection(self, frame, wrapped=None):
+        # type: (Optional[FrameType], Any) -> None
         if self._begun:
             self._delay_connection(frame)
             return
@@ -321,14 +328,20 @@ class Agent(object):
             self._connected = True
             self.tell("connected")
         self.record.reached = frames.module_level(frame)
+        connecting = fetchers.Connecting(frame, choice.current(), wrapped)
+        besides = connecting.is_raw() and fetchers.has_known()
         if choice.in_greenlet() and not choice.obstacle(frame):
-            if self._claim():
-                self._probe(frame)
-        else:
-            # Not in a greenlet, or still in the set-up: continue, and remember how the process fetches.
-            connecting = fetchers.Connecting(frame, choice.current())
-            if connecting.fetch(self.options()) is not None:
-                self._fetch = connecting
+            if besides and not self._besides_in_greenlet:
+                # It may be a check of health, before its client has made a request: look at it, and go on.
+                self._besides, self._besides_in_greenlet, self._begun = connecting, True, True
+                self._probe(frame, connecting)
+            elif not besides and self._claim():
+                self._probe(frame, connecting)
+        # Not in a greenlet, or still in the set-up: continue, and remember how the process fetches.
+        elif connecting.is_raw():
+            self._besides = self._besides or connecting
+        elif connecting.fetch(self.options()) is not None:
+            self._fetch = connecting
 
     def _on_request(self, frame):
         # type: (Optional[FrameType]) -> None
@@ -383,6 +396,9 @@ class Agent(object):
                 self._running.connects = True
             return
         if self._arrivals is not None:
+            came = fetchers.Connecting(frame, current)
+            if self._besides is None and came.is_raw() and fetchers.has_known():
+                self._besides, self._besides_in_greenlet = came, True
             self._arrivals.stop(current, frame)
             return
         stands_by = any(each() is current for each in self._bystanders)
@@ -395,6 +411,8 @@ class Agent(object):
     def _on_signal(self, number, frame):
         # type: (int, Optional[FrameType]) -> None
         if self._begun:
+            if self._arrivals is not None:
+                self.tell("later", why="its greenlets are watched still")
             return
         self._asked = self._asked or clocks.clock()
         if self._postpones(frame):
@@ -408,7 +426,7 @@ class Agent(object):
             self.tell("later", why="it does not return to its hub")
             gevent.spawn(self._scheduled_probe)
         elif (choice.hub() is None or choice.current() is not choice.hub()) and self._claim():
-            self._probe(None)  # it has not returned to its hub since
+            self._probe()  # it has not returned to its hub since
 
     def _postpones(self, frame):
         # type: (Optional[FrameType]) -> bool
@@ -427,14 +445,14 @@ class Agent(object):
         # type: () -> None
         self._scheduled = False
         if not self._begun and not self._postpones(None) and self._claim():
-            self._probe(None)
+            self._probe()
 
     def _at_exit(self):
         # type: () -> None
+        if self._begun and self._pause is not None:
+            self._pause.let_end()
         if self._begun:
-            if self._pause is not None:
-                self._pause.let_end()
-            return
+            return  # it was more than looked at
         value = getattr(sys, "last_value", None)
         text = "%s: %s" % (type(value).__name__, probe._text(value)) if value is not None else ""
         why = choice.obstacle(None) if self._is_chosen() else _ANOTHER
@@ -459,7 +477,7 @@ class Agent(object):
         # Where a client could not be made, its requests would have failed: that is measured.
         broken = self._broken or (value is not None and _in_ssl(value))
         self._left = {"connected": self._connected or self.record.tried, "broken": broken}
-        self._probe(None)
+        self._probe()
 
     def _at_main_end(self, error):
         # type: (Optional[BaseException]) -> None
@@ -484,32 +502,23 @@ class Agent(object):
             sampler._sleep(0.01)
         return False
 
-    def _probe(self, frame):
-        # type: (Optional[FrameType]) -> None
-        self._pool_threads.end()
+    def _probe(self, frame=None, connecting=None):
+        # type: (Optional[FrameType], Optional[fetchers.Connecting]) -> None
+        """Probe at the connection in ``frame``, of which ``connecting`` is; else as it fetched before.
+
+        Where most of the program does not use a client that is loaded, it goes on, see ``_besides``.
+        """
         options = self.options()
         options["waits"] = self._go_on
-        connecting = fetchers.Connecting(frame, choice.current()) if frame is not None else None
-        found, spot = None, None  # type: Optional[Tuple[Fetch, str]], Any
-        if connecting is not None:
-            self._unlike = frames.user(frame) or frames.caller(frame)
-        elif self._fetch is not None:
-            found = self._fetch.fetch(options)
-            self._fetch.look_at([])
-            self._note(self._fetch, options)
-        if found is None and self._threads is not None:
-            found, spot = self._threads
-            if found is None and connecting is None:
+        found, spot = self._threads or (None, None)
+        looks = connecting is not None and connecting is self._besides
+        if not looks:
+            self._pool_threads.end()
+        if connecting is None:
+            found = self._remembered(options)
+            if found is None and spot is not None:
                 self.failed("threads", "", spot=spot)
                 return
-            if self._tasks is not None and connecting is None:
-                self._sharing, self._tasks.at = self._tasks, spot
-                self._tasks.waiting, self._tasks.using = (
-                    self._pool_threads.waiting,
-                    self._pool_threads.using,
-                )
-        if found is None and frame is None and not self._connected:
-            found = self._of_modules(options)
         if choice.hub() is None:
             self._note_bystanders()
             self.measure(*(found or (None, "")))
@@ -519,7 +528,10 @@ class Agent(object):
             # type: () -> None
             fetch = found
             if connecting is not None:
-                fetch = self._observed(connecting, options) or found
+                self._observe(connecting)
+                if looks and not self._has_come_to_known(connecting):
+                    return
+                fetch = self._fetch_like(connecting, options) or found
             if fetch is None and spot is not None:
                 self.failed("threads", "", spot=spot)
                 return
@@ -533,6 +545,44 @@ class Agent(object):
             self._arrivals = arrivals.Arrivals(self._pause, stopped, frame, self.spec["limit"])
         self._pause.during(measure, stops=frame is not None)
 
+    def _remembered(self, options):
+        # type: (Dict[str, Any]) -> Optional[Tuple[Fetch, str]]
+        """Return the fetch that is like what the program did before; None if none can be made."""
+        found = None  # type: Optional[Tuple[Fetch, str]]
+        self._tell_apart(self._besides, None, alone=False)
+        if self._fetch is not None:
+            found = self._fetch.fetch(options)
+            self._fetch.look_at([])
+            self._note(self._fetch, options)
+        if found is None and self._threads is not None:
+            found, spot = self._threads
+            if self._tasks is not None and found is not None:
+                self._sharing, self._tasks.at = self._tasks, spot
+                self._tasks.waiting, self._tasks.using = (
+                    self._pool_threads.waiting,
+                    self._pool_threads.using,
+                )
+            return found
+        if found is None and not self._connected:
+            found = self._of_modules(options)
+        # One that goes on, and did so before its greenlets began, may have fetched its settings.
+        if found is None and self._besides is not None and (self._besides_in_greenlet or self._left):
+            found = self._besides.fetch(options)
+            self._note(self._besides, options)
+            self._tell_apart(self._besides, found, alone=True)
+        return found
+
+    def _fetch_like(self, connecting, options):
+        # type: (fetchers.Connecting, Dict[str, Any]) -> Optional[Tuple[Fetch, str]]
+        """Return the fetch that is like that of the greenlets that were observed."""
+        self._note(connecting, options)
+        found = connecting.fetch(options)
+        if self._besides is not None or (found is None and self._threads is not None):
+            self._tell_apart(self._besides, None, alone=False)
+        else:
+            self._tell_apart(connecting, found, alone=not fetchers.has_known())
+        return found
+
     def _of_modules(self, options):
         # type: (Dict[str, Any]) -> Optional[Tuple[Fetch, str]]
         """Return the fetch of a program that has fetched nothing yet; note the second, if there is one."""
@@ -541,20 +591,37 @@ class Agent(object):
             self._second, self._prefixes = known[1][0], [prefix for _, prefix in known]
         return known[0][0] if known else None
 
-    def _observed(self, connecting, options):
-        # type: (fetchers.Connecting, Dict[str, Any]) -> Optional[Tuple[Fetch, str]]
-        """Let the program's other greenlets go on until they connect; return the fetch that follows."""
+    def _has_come_to_known(self, connecting):
+        # type: (fetchers.Connecting) -> bool
+        """Return whether to probe where the program was looked at, since most use a client that is loaded.
+
+        Otherwise it goes on as if it had not been looked at.
+        """
+        self._begun = False
+        if not connecting.is_known() or not self._claim():
+            return False
+        self._pool_threads.end()
+        return True
+
+    def _tell_apart(self, connecting, found, alone):
+        # type: (Optional[fetchers.Connecting], Any, bool) -> None
+        """Note what is not measured of a program that fetches as ``connecting``, copied as ``found``.
+
+        ``alone``: it was not seen to use any other client.
+        """
+        self._unlike = None
+        if connecting is not None and (found is None or connecting.is_raw()):
+            self._unlike = {"at": connecting.at, "others": not alone, "copied": found is not None}
+
+    def _observe(self, connecting):
+        # type: (fetchers.Connecting) -> None
+        """Let the program's other greenlets go on until they connect."""
         assert self._arrivals is not None
         try:
             self._arrivals.observe(connecting, self.spec["requests"])
         except Exception:  # what the application's objects raise; its own request must not fail of it
             pass
         self._arrivals = None
-        self._note(connecting, options)
-        found = connecting.fetch(options)
-        if found is not None or self._threads is not None:
-            self._unlike = None
-        return found
 
     def _note(self, connecting, options):
         # type: (fetchers.Connecting, Dict[str, Any]) -> None

@@ -52,6 +52,8 @@ class Seen(object):
         self.pool = None  # type: Any
         self.opener = None  # type: Any
         self.connection = None  # type: Any
+        # Where it is none of these: the context that wraps a socket, and the socket's class.
+        self.wrapped = None  # type: Any
         self.url = self.asked = ""
         self.plain = self.own = self.one_context = False
         self.many = 1

@@ -65,7 +65,7 @@ class Linger(object):
         if self._left <= 0 or self._who() != self._own:
             return self._traced
         if self.ended is None:
-            self.ended = clocks.clock() - clocks.cpu()
+            self.ended = clocks.idle()
         if event == "line" and frame.f_code is self._code and frame.f_lineno <= self._line:
             self._linger(1 if frame.f_lineno == self._line else _MOST)
         elif self._at_end and event == "return" and frame is self._outermost:

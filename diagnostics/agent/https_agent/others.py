@@ -112,10 +112,10 @@ def as_connection(own, options):
     """Return a fetch that makes a connection of http.client's like ``own`` each time, and its name."""
     _trusting(getattr(own, "_context", None), options)
     base = server_of(options["url"])
-    host, _, port = base.partition("://")[2].rpartition("@")[2].partition(":")
+    host, port = _address_in(base)
     unused = {
         "host": host,
-        "port": int(port or 443),
+        "port": port,
         "timeout": options["limit"],
         "sock": None,
         "_buffer": [],
@@ -139,6 +139,55 @@ def as_connection(own, options):
             made.close()
 
     return fetch, "http.client.HTTPSConnection"
+
+
+def as_socket(context, kind, options):
+    # type: (Any, Any, Dict[str, Any]) -> Tuple[Fetch, str]
+    """Return a fetch over sockets of the class ``kind`` that ``context`` wraps, and its name."""
+    _trusting(context, options)
+    base = server_of(options["url"])
+    host, port = _address_in(base)
+
+    def fetch(url):
+        # type: (str) -> None
+        connection = context.wrap_socket(
+            _connected(kind, host, port, options["limit"]), server_hostname=host
+        )
+        try:
+            request = "GET %s HTTP/1.0\r\nHost: %s\r\n\r\n" % (url[len(base) :], host)
+            connection.sendall(request.encode("ascii"))
+            answer = more = connection.recv(1000)
+            while more:
+                more = connection.recv(1000)
+        finally:
+            connection.close()
+        if not answer.startswith((b"HTTP/1.1 2", b"HTTP/1.0 2")):
+            raise BadRequest("the response is %r" % answer[:30])
+
+    return fetch, "ssl.SSLContext.wrap_socket"
+
+
+def _address_in(base):
+    # type: (str) -> Tuple[str, int]
+    """Return host and port of the URL ``base``; an address of IPv6 without its brackets."""
+    rest = base.partition("://")[2].rpartition("@")[2]
+    host, _, port = rest[1:].partition("]") if rest.startswith("[") else rest.partition(":")
+    return host, int(port.lstrip(":") or 443)
+
+
+def _connected(kind, host, port, limit):
+    # type: (Any, str, int, float) -> Any
+    socket = sys.modules["socket"]
+    for family, _, _, _, address in socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM):
+        made = kind(family, socket.SOCK_STREAM)
+        made.settimeout(limit)
+        try:
+            made.connect(address)
+            return made
+        except socket.error as error:
+            made.close()
+            failed = error
+    raise failed
 
 
 def _httpx_model(own):

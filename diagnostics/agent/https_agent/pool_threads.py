@@ -104,9 +104,9 @@ class PoolThreads(object):
         if last is None or last.own == own or not (own in last.line or own in self._had):
             return False
         ended, threads = last.lingers.ended, native.current_frames()
-        if ended is None or _idle() - ended > _LATE:
+        if ended is None or clocks.idle() - ended > _LATE:
             return False
-        self._late = self._late or _idle() - ended > _SOON
+        self._late = self._late or clocks.idle() - ended > _SOON
         return all(_is_in(threads.get(each), code) for each, code in last.line.items() if each != own)
 
     def _look(self, frame, pool):
@@ -150,12 +150,12 @@ class PoolThreads(object):
     def _let_arrive(self, seconds, quiet):
         # type: (float, float) -> None
         """Let others come to a connection, for so many seconds, until nobody has for ``quiet`` seconds."""
-        count, began = len(self._arrived), _idle()
+        count, began = len(self._arrived), clocks.idle()
         last = began
-        while _idle() - began < seconds and _idle() - last < quiet:
+        while clocks.idle() - began < seconds and clocks.idle() - last < quiet:
             sampler._sleep(_SLEEPS)
             if len(self._arrived) > count:
-                count, last = len(self._arrived), _idle()
+                count, last = len(self._arrived), clocks.idle()
 
     def _begin(self, frame, line):
         # type: (Optional[FrameType], List[Any]) -> None
@@ -191,11 +191,6 @@ def _is_in(frame, code):
     """Return whether a thread is in the function ``code`` still, and makes no request."""
     outer = turns.outer_frame(frame)
     return outer is not None and outer.f_code is code
-
-
-def _idle():
-    # type: () -> float
-    return clocks.clock() - clocks.cpu()
 
 
 def _waits(frame, codes):

@@ -6,6 +6,7 @@ from . import frames, places, sampler
 from .clocks import clock, cpu
 from .fetchers import Unusable
 from .patience import Patience
+from .recorder import record
 from .timeline import Timeline
 
 TYPE_CHECKING = False
@@ -20,7 +21,9 @@ _STARTED = 20  # greenlets, of which each started the next
 _REPEATS = 3
 _OF_A_GROUP = 3  # errors that are shown
 _ERRORS = 5  # maximum that is reported with text and stack
+_MOSTLY = 0.8
 _WAITS = 0.5  # seconds without a connection after which the first request is said to wait for the program
+_WORKS = 5.0  # seconds after which a function that serves, or only sleeps, is taken for no fetch
 _OVERLAP = 1.5  # delays that all requests take at most where they did not wait for each other
 _STUCK = 5.0  # seconds without the hub, beyond the time that all requests take one by one
 
@@ -53,6 +56,8 @@ class Probe(object):
         self._timeline = Timeline(0.0)
         self.greenlets = set()  # type: set[Any]
         self.connects = False  # a request has come to a connection
+        # Called with what there is after the first request, if that has succeeded.
+        self.on_warm = None  # type: Optional[Callable[[Dict[str, Any]], None]]
 
     def run(self, told, longer, waits=None):
         # type: (Callable[[Dict[str, Any]], None], Callable[[], None], Optional[Callable[[], None]]) -> Any
@@ -85,6 +90,8 @@ class Probe(object):
             if watch.over:
                 return
             after = patience.exhausted(now, watch.starved, watch.stamp, watch.starved_then)
+            if self.on_warm is not None and not rounds and self._rests():
+                after = now - self._began
             if after is not None:
                 watch.over = True
                 told(self._complete(result, watch, "nothing more came within %.0f s" % after))
@@ -102,6 +109,8 @@ class Probe(object):
                 if patience.is_over(clock(), watch.starved):
                     break
                 rounds.append(self._round("%s-%d" % (spec["run"], number), count, delay, wait))
+                if number == 0 and self.on_warm is not None and not rounds[0]["errors"]:
+                    self.on_warm(self._complete(result, watch, None))
         finally:
             watch.stop()
             # Not killed: what is raised in a greenlet while a finalizer runs in it is swallowed there, and
@@ -147,6 +156,12 @@ class Probe(object):
             if greenlet is None:
                 return True
         return False
+
+    def _rests(self):
+        # type: () -> bool
+        """Return whether the first fetch has only slept or served, while the hub ran, and not connected."""
+        slept = sum(seconds for stack, seconds in list(self._parked.items()) if _is_at_rest(stack))
+        return slept > _WORKS and slept > _MOSTLY * self._looked and not record.tried
 
     def _joined(self, seconds):
         # type: (float) -> bool
@@ -253,6 +268,11 @@ class Probe(object):
             ],
         )
         return result
+
+
+def _is_at_rest(stack):
+    # type: (Any) -> bool
+    return any(spot[2] in ("sleep", "serve_forever") and "gevent" in str(spot[0]) for spot in stack)
 
 
 def overlapped(result, spec):

@@ -39,6 +39,8 @@ _CLIENTS = {
 }
 _MAX_CLIENTS = 10000
 _HTTPS = 443
+# Classes of which others can be made; those of TLS in TLS, or through a proxy, are called otherwise.
+_SOCKETS = ("socket", "_socketobject")
 _MAX_EVENTS = 50  # of one kind
 
 
@@ -68,7 +70,8 @@ class Record(object):
         self.replaced = []  # type: List[Dict[str, Any]]
         self.on_import = {}  # type: Dict[str, Callable[[ModuleType], None]]
         self.besides = {}  # type: Dict[str, Callable[[ModuleType], None]]  # what changes a module, too
-        self.on_connection = None  # type: Optional[Callable[[Optional[FrameType]], None]]
+        # Called with what wraps the socket, and its class, where it is known how to make others like it.
+        self.on_connection = None  # type: Optional[Callable[[Optional[FrameType], Any], None]]
         # Called for each request on a connection that has had one before.
         self.on_request = None  # type: Optional[Callable[[Optional[FrameType]], None]]
         self.tried = False  # an HTTPS connection of http.client, urllib3, pyOpenSSL
@@ -449,7 +452,8 @@ def _connecting(frame, module, arguments):
         name = "gevent.ssl.SSLSocket"
     if len(record.connections) < _MAX_EVENTS:
         record.connections.append(frames.event(frame, at=record.next(), cls=name))
-    _trying(frame)
+    kind = type(arguments.get("sock"))
+    _trying(frame, (arguments.get("self"), kind) if kind.__name__ in _SOCKETS else None)
 
 
 def _name_of(contents):
@@ -467,11 +471,11 @@ def _name_of(contents):
     return own
 
 
-def _trying(frame):
-    # type: (Optional[FrameType]) -> None
+def _trying(frame, wrapped=None):
+    # type: (Optional[FrameType], Any) -> None
     record.tried = True
     if record.on_connection is not None:
-        record.on_connection(frame)
+        record.on_connection(frame, wrapped)
 
 
 # Functions that gevent replaces and that other code may restore. They are compared at each import, since

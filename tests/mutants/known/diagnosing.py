@@ -287,6 +287,22 @@ KNOWN = (
         (f"{SCENARIO}[one_greenlet_yet/lock]", f"{SCENARIO}[threads_of_gevent/given two]"),
     ),
     Mutant(
+        "a client that is loaded is taken for the program's",
+        "there is no verdict on a program that first looks over a socket whether its server is there",
+        "Agent._on_connection",
+        "connecting.is_raw() and fetchers.has_known()",
+        "False",
+        (f"{SCENARIO}[tls_of_its_own/both]",),
+    ),
+    Mutant(
+        "a function that only sleeps is waited for",
+        "--app of the main function of a program is given up after 20 s only, and its sleep called a lock",
+        "Probe._rests",
+        "slept > _WORKS and slept > _MOSTLY * self._looked and (not record.tried)",
+        "False",
+        ("tests/diagnostics/test_check.py::test_function_that_fetches_nothing_is_told_at_once",),
+    ),
+    Mutant(
         "requests on kept connections are not seen",
         "a program that takes turns at a session that has logged in is called concurrent",
         "Agent._on_request",
@@ -491,7 +507,7 @@ KNOWN = (
         "an error that the answer of the probe provokes is a verdict",
         "HTTPS is said not to work in a program that checks what is in a response",
         "no_verdict",
-        "not all(map(_is_provoked, case.errors))",
+        "not all(map(is_provoked, case.errors))",
         "True",
         (
             f"{SCENARIO}[session_of_another_shape/answer]",
