@@ -13,6 +13,7 @@ from downloader.config.sink_kinds import SINK_KINDS
 from downloader.config.source_kinds import SOURCE_KINDS, kind_of
 from downloader.core.bucket_place import is_bucket
 from downloader.errors import ConfigError
+from downloader.files.below import is_closed
 from downloader.sinks.shards.options import SAMPLE_KEYS
 
 if TYPE_CHECKING:
@@ -30,6 +31,11 @@ def config_of(given: dict[str, Any]) -> Config:
 
     if given["source"] == "-" and sys.stdin is None:
         raise ConfigError("SOURCE is -, but standard input is closed")
+    if given.get("as_json") and is_closed(1):
+        raise ConfigError("--json: standard output is closed")
+    for option in ("report", "failures", "manifest"):
+        if given[option] == "":
+            raise ConfigError(f"--{option}: the name is empty; name a file, or leave the option out")
     by_scheme, no_proxy = credentials.proxies(given["proxies"])
     journal = is_bucket(given["journal"] or "")
     source = given["source_type"] or (kind_of(given["source"]).name if given["source"] else "server")

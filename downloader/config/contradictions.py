@@ -15,7 +15,7 @@ from downloader.config.options import SUMS, ReportOptions
 from downloader.core.bucket_place import bucket_and_prefix, is_bucket
 from downloader.core.redact import redact_url
 from downloader.errors import ConfigError
-from downloader.files.below import descriptor_of, is_mount_point, name_below
+from downloader.files.below import descriptor_of, is_closed, is_mount_point, name_below
 from downloader.files.directory import HOME, UnsafeFile, open_directory
 
 if TYPE_CHECKING:
@@ -223,6 +223,7 @@ def check_writable(option: str, path: str, output: str) -> None:
     if (descriptor := descriptor_of(path, output)) is not None:
         _check_descriptor(option, path, descriptor)
         return
+    _check_kind(option, path)
     parent = os.path.dirname(os.path.abspath(path))
     if os.path.isdir(path) or path.endswith("/"):
         raise ConfigError(f"{option}: {path} is a directory")
@@ -245,7 +246,23 @@ def check_writable(option: str, path: str, output: str) -> None:
         _check_replaceable(option, path, target)
 
 
+def _check_kind(option: str, path: str) -> None:
+    """Refuse a name that no file can have, and what is no file and takes nothing."""
+    try:
+        mode = os.stat(path).st_mode
+        if stat.S_ISSOCK(mode):
+            raise ConfigError(f"{option}: {path} is a socket; name a file or a pipe")
+        if stat.S_ISCHR(mode):  # /dev/tty, say, without a terminal
+            os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY))
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError as error:
+        raise ConfigError(f"{option}: {path}: {error.strerror}") from None
+
+
 def _check_descriptor(option: str, path: str, descriptor: int) -> None:
+    if is_closed(descriptor):
+        raise ConfigError(f"{option}: {path}: no such descriptor is open")
     try:
         mode = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE
     except (OSError, OverflowError):

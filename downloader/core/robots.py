@@ -7,6 +7,7 @@ found by what the path contains, and what remains to be compared is bounded.
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterable, Iterator
 from enum import Enum
@@ -140,7 +141,9 @@ def parse(body: bytes, token: str) -> Rules:
     if len(body) > MAX_SIZE:
         # A rule that is cut off would be another rule.
         body = body[:MAX_SIZE].rpartition(b"\n")[0]
-    lines = re.split(r"[\r\n]+", body.decode("utf-8-sig", "replace"))
+    # UTF-8 by RFC 9309, §2.3; an editor that writes UTF-16 says so in the first two bytes.
+    encoding = "utf-16" if body[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
+    lines = re.split(r"[\r\n]+", body.decode(encoding, "replace"))
     rules = _rules_for(token.lower(), _directives(lines))
     if all(allows for allows, _ in rules):
         return ALLOW_ALL

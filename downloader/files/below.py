@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator
 
-__all__ = ["descriptor_of", "is_mount_point", "name_below", "on_disk", "seen_from"]
+__all__ = ["descriptor_of", "is_closed", "is_mount_point", "name_below", "on_disk", "seen_from"]
 
 _MOST_LINKS = 40  # as Linux
 _DESCRIPTORS = ("/dev/fd", "/proc/self/fd", "/proc/thread-self/fd")
@@ -49,6 +50,15 @@ def descriptor_of(path: str, directory: str = "") -> int | None:
         return None
     found = _number(last)
     return None if found is not None and directory and name_below(path, directory) else found
+
+
+def is_closed(descriptor: int) -> bool:
+    """Return whether ``descriptor``, if it is a standard stream, was closed when the process began.
+
+    It is open by now, so that no file of the run gets it.
+    """
+    standard = sys.__stdin__, sys.__stdout__, sys.__stderr__
+    return descriptor < len(standard) and standard[descriptor] is None
 
 
 def _links(path: str) -> Iterator[str]:

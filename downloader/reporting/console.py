@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from downloader.core.naming import printable, printable_json
 from downloader.core.redact import redact
-from downloader.errors import DestinationError
+from downloader.errors import DestinationError, DownloaderError
+from downloader.files.below import is_closed
 from downloader.process.standard_streams import has_no_reader, silence
 
 # Imported where it is used: not by slices, of which a job over many machines has thousands.
@@ -46,9 +47,14 @@ def note(line: str) -> None:
 
 
 def say_json(record: Any) -> None:
-    """Write a result to stdout as one line of JSON, in UTF-8 whatever the locale."""
+    """Write a result to stdout as one line of JSON, in UTF-8 whatever the locale.
+
+    Raises DownloaderError where stdout is closed.
+    """
     import msgspec
 
+    if is_closed(1):
+        raise DownloaderError("--json: standard output is closed")
     say(printable_json(msgspec.json.encode(record).decode()).encode())
 
 

@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import shlex
+import socket
 import stat
 import subprocess
 import threading
@@ -444,16 +445,44 @@ def test_two_reports_may_go_to_one_terminal_or_pipe(
         ("/dev/fd/99999999999999999999", ": no such descriptor is open"),
         ("/dev/stdin", "/dev/stdin is not open for writing"),
         ("/proc/r.json", "no file can be made in /proc: "),
+        ("x" * 256, "File name too long"),
+        ("../loop", "Too many levels of symbolic links"),
+        ("../socket", "is a socket"),
+        ("/dev/tty", "No such device or address"),
+        ("", "the name is empty"),
     ],
 )
 def test_report_that_cannot_be_written_is_found_before_the_start(
     named: str, told: str, run_downloader: Run, tmp_path: Path
 ) -> None:
-    with open(os.devnull) as stdin:
-        done = run_downloader("http://h", "-o", "d", "--report", named, cwd=tmp_path, stdin=stdin)
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "cwd").mkdir()
+    argv = ("http://h", "-o", "d", "--report", named)
+    with open(os.devnull) as stdin, socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(tmp_path / "socket"))
+        # Without a terminal, which /dev/tty would be.
+        done = run_downloader(*argv, cwd=tmp_path / "cwd", stdin=stdin, start_new_session=True)
     assert done.returncode == 2, done
     assert f"--report: {named}" in done.stderr
     assert told in done.stderr
+    assert os.listdir(tmp_path / "cwd") == []
+
+
+@pytest.mark.parametrize(
+    ("where", "options"),
+    [
+        (">&-", ["--json"]),
+        (">&-", ["--json", "--dry-run"]),
+        (">&-", ["--report", "/dev/stdout"]),
+        ("2>&-", ["--failures", "/dev/fd/2"]),
+    ],
+)
+def test_result_for_a_closed_descriptor_is_refused(where: str, options: list[str], tmp_path: Path) -> None:
+    """Else the run says 0, and what it was asked for is nowhere."""
+    line = shlex.join(command("http://h", "-o", str(tmp_path / "d"), *options))
+    argv = ["bash", "-c", f"{line} {where}"]
+    done = subprocess.run(argv, env=environment(), timeout=60, check=False, capture_output=True)
+    assert done.returncode == 2, done
     assert os.listdir(tmp_path) == []
 
 

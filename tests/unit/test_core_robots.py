@@ -64,6 +64,13 @@ def test_byte_order_mark_and_bytes_that_are_not_text() -> None:
     assert not parse(b"User-agent: *\nDisallow: /\xff\nDisallow: /a", TOKEN).allows("/a")
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf_16_with_a_byte_order_mark_is_read(encoding: str) -> None:
+    body = "\ufeffUser-agent: *\r\nDisallow: /private\r\n".encode(encoding)
+    assert not parse(body, "a").allows("/private/1")
+    assert parse(body, "a").allows("/public")
+
+
 def test_rules_that_matter_to_nobody_take_no_memory() -> None:
     text = b"User-agent: other\nDisallow: /\nUser-agent: *\nAllow: /\nDisallow:\n"
     assert parse(text, TOKEN) is ALLOW_ALL
