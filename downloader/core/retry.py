@@ -46,11 +46,10 @@ class RetryPolicy:
     def delay(self, attempt: int, random: float, retry_after: float | None = None) -> float:
         """Return the seconds to wait after failed attempt ``attempt`` (1 = the first).
 
-        ``random`` is in [0, 1). This is "full jitter" of the AWS architecture blog (Exponential Backoff
-        And Jitter): uniform between a minimum and ``backoff * 2 ** (attempt - 1)``. Of the jitters
-        described there it makes the fewest calls and spreads the clients of one failure best. Its one
-        weakness is that a very short wait may meet the same failure again; the minimum, half of
-        ``backoff``, prevents that. The delay is never more than ``max_retry_after``.
+        ``random`` is in [0, 1). This is "equal jitter" of the AWS architecture blog (Exponential Backoff
+        And Jitter): uniform between half of ``backoff * 2 ** (attempt - 1)`` and that. Their "full jitter"
+        makes fewer calls, but some files have all their retries within a third of the time: those were
+        lost where a server starts for as long. The delay is never more than ``max_retry_after``.
 
         ``retry_after``, the delay that the server asked for, is a minimum: up to a tenth of it or
         ``backoff``, whichever is more, is added, so that clients that were given the same delay do not
@@ -61,7 +60,7 @@ class RetryPolicy:
         most = self.max_retry_after
         doublings = min(max(attempt - 1, 0), 64)
         ceiling = min(self.backoff * 2.0**doublings, most)
-        floor = min(self.backoff / 2, ceiling)
+        floor = min(max(ceiling, self.backoff) / 2, ceiling)
         delay = floor + random * (ceiling - floor)
         if retry_after is None:
             return delay

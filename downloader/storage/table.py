@@ -17,7 +17,7 @@ from pathlib import Path
 from downloader.core.file_errors import advice
 from downloader.errors import JournalError
 from downloader.files.database import connect, damaged, failure, has_table
-from downloader.files.directory import Directory, Entry, UnsafeFile, displaced, open_directory
+from downloader.files.directory import Directory, Entry, UnsafeFile, open_directory
 from downloader.storage.schema import ADDED, FORMAT, OLDEST_FORMAT, SCHEMA, AnyRow, Row, Table, row_sum
 
 __all__ = ["Rows"]
@@ -41,6 +41,7 @@ class Rows:
         self._alone = alone
         self._log = database.beside(f"{database.leaf}-wal")
         self._log_seen: os.stat_result | None = None
+        self._is_lost = False
         self.path = Path(database)
         self._copy: tempfile.TemporaryDirectory[str] | None = None
         with self._translated(), contextlib.ExitStack() as stack:
@@ -125,12 +126,8 @@ class Rows:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """Run the block in a transaction; roll back on any exception.
-
-        Raises DestinationError where the write-ahead log is not the one that was written so far.
-        """
-        if (lost := self.lost()) is not None:
-            raise displaced(lost)
+        """Run the block in a transaction; roll back on any exception."""
+        self._is_lost = self.lost() is not None
         with self._translated():
             self._db.execute("BEGIN IMMEDIATE")
             try:
@@ -144,10 +141,13 @@ class Rows:
                 raise
 
     def lost(self) -> Entry | None:
-        """Return the write-ahead log if somebody has cut, removed or replaced it, unseen by SQLite."""
+        """Return the write-ahead log if somebody has cut, removed or replaced it, unseen by SQLite.
+
+        The run itself goes on: what it says at the end is the reason, and what became of each file.
+        """
         seen = self._log_seen
-        if seen is None:
-            return None
+        if self._is_lost or seen is None:
+            return self._log if self._is_lost else None
         found = self._log.stat()
         if found is not None and os.path.samestat(found, seen) and found.st_size >= seen.st_size:
             return None
