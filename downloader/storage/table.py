@@ -145,13 +145,11 @@ class Rows:
 
         The run itself goes on: what it says at the end is the reason, and what became of each file.
         """
-        seen = self._log_seen
-        if self._is_lost or seen is None:
-            return self._log if self._is_lost else None
-        found = self._log.stat()
-        if found is not None and os.path.samestat(found, seen) and found.st_size >= seen.st_size:
-            return None
-        return self._log
+        seen, found = self._log_seen, self._log.stat()
+        is_kept = seen is None or (
+            found is not None and os.path.samestat(found, seen) and found.st_size >= seen.st_size
+        )
+        return self._log if self._is_lost or not is_kept else None
 
     def add(self, table: Table[Row], row: Row, instead: str = "") -> None:
         """Insert a row; there must be none with the same key."""
