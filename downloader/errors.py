@@ -96,9 +96,10 @@ class FetchError(Exception):
     host than the file's. ``wire`` is how many of the requests the pipelined client sent. ``permanent``: no
     further attempt can succeed, whatever ``FAILURES`` says about the code. ``unreachable``: no packet came
     back in all of --connect-timeout. ``turned_away``: the connection was closed before anything had come on
-    it. ``sets_cookie``: which cookie the refusal changes first (``core.set_cookie.cookie_change``), "" for
-    none, where nobody has read it yet. ``cookie_came``: by now there is a cookie for the request that it
-    was sent without, by its name; ``cookie_renewed``: by now it has other cookies, whatever their names.
+    it, or was ended with this as its only response (``turns_away``). ``sets_cookie``: which cookie the
+    refusal changes first (``core.set_cookie.cookie_change``), "" for none, where nobody has read it yet.
+    ``cookie_came``: by now there is a cookie for the request that it was sent without, by its name;
+    ``cookie_renewed``: by now it has other cookies, whatever their names.
     """
 
     def __init__(self, code: str, detail: str = "", retry_after: float | None = None) -> None:
@@ -133,6 +134,11 @@ class FetchError(Exception):
     def answered(self) -> bool:
         """Return whether the host has sent a status that means a failure."""
         return self.code.startswith("http-")
+
+    @property
+    def turns_away(self) -> bool:
+        """Return whether a server may say so that it takes no more connections, if it ends a new one so."""
+        return self.code in _TURNING_AWAY and not self.asks_to_wait
 
     @property
     def transient(self) -> bool:
@@ -214,6 +220,7 @@ ROW_FAULTS: Final = frozenset({"bad-url", "bad-name", "bad-row", "bad-checksum"}
 
 # 408 request timeout, 425 too early, 429 too many requests; 5xx except the two permanent ones.
 _RETRIED_STATUSES: Final = frozenset({408, 425, 429}) | (frozenset(range(500, 600)) - {501, 505})
+_TURNING_AWAY: Final = frozenset({"http-429", "http-503"})
 # With Retry-After: the host wants no request at all for a while. Rate limits answer 403, too.
 _PAUSING: Final = frozenset({"http-403", "http-429", "http-503"})
 

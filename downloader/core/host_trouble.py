@@ -37,7 +37,7 @@ _IN_A_ROW: Final = 16  # failed first attempts
 _MAX_IN_A_ROW: Final = 1000
 _CHANCE: Final = 1e-6  # of so many in a row from a host that is up
 _BEFORE: Final = 16  # successes that are assumed before the first failure, since they are not counted
-_RECOVERS: Final = 4.0  # seconds
+_RECOVERS: Final = 10.0  # seconds
 _UNREACHED_IN_A_ROW: Final = 4  # of a host that has answered before
 _UNREACHED_AT_FIRST: Final = (
     3  # of one that has not: one of its machines may be down, or have a wrong certificate
@@ -54,7 +54,7 @@ class Trouble:
     before anything had come; ``turned_away_in_a_row``: those since a new connection was last served.
     ``crowded``: so its files wait for a connection. ``reached_in``: the failed
     round in which it was last reached. ``given_up``: see the module. ``recovered_at``: when a retry last
-    succeeded.
+    succeeded. ``begun_again``: how often its failed rounds began again, since others were answered.
     """
 
     successes: int = 0
@@ -69,6 +69,7 @@ class Trouble:
     reached_in: int = 0
     given_up: bool = False
     recovered_at: float = -math.inf
+    begun_again: int = 0
     throttle: Throttle = field(default_factory=Throttle)
 
     def succeeded(self, count: int, now: float, *, again: bool = False) -> None:
@@ -77,7 +78,7 @@ class Trouble:
             self.recovered_at = now
         self.failures += self.streak
         self.successes += count
-        self.streak = self.unreached = self.turned_away = self.reached_in = 0
+        self.streak = self.unreached = self.turned_away = self.reached_in = self.begun_again = 0
         self.given_up = False
         self.throttle.record(now, good=count)
 
@@ -107,14 +108,15 @@ class Trouble:
         self.unreached = 0
         if self.given_up or down:
             return not self.given_up
-        if fresh or now - self.recovered_at < _RECOVERS:
-            self.throttle.record(now, refused=1)
-        if not fresh:
+        recovers = now - self.recovered_at < _RECOVERS
+        if not (fresh or recovers):
             return False
+        self.throttle.record(now, refused=1)
         self.streak += 1
-        if self.streak < _IN_A_ROW or self.streak < self._unlikely():
+        if self.streak < _IN_A_ROW or (not recovers and self.streak < self._unlikely()):
             return False
-        self.throttle.discard(now)
+        if not recovers:
+            self.throttle.discard(now)
         return True
 
     def is_turned_away(self, began: float, *, answered: bool) -> bool:

@@ -448,6 +448,8 @@ class _IdleTrackingPool:
                 # Some servers send one before they close a connection that is idle (RFC 9110 §15.5.9).
                 raise http.client.RemoteDisconnected("the idle connection has ended with 408")
             conn.good = conn.good or _is_about_the_file(response)
+            # http.client closes the socket at once where the response is the last one of the connection.
+            response.only_one = conn.sock is None and not conn.served
             return response
         except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError) as error:
             # It had served before, and no part of a response arrived: the server closed it while idle.

@@ -406,7 +406,9 @@ def _check_whole(response: Any, length: int | None) -> None:
 def _refusal(response: Any) -> FetchError:
     status = response.status
     if status >= 400:
-        return refusal(status, response.headers.get("Retry-After"))
+        failed = refusal(status, response.headers.get("Retry-After"))
+        failed.turned_away = response.only_one and failed.turns_away
+        return failed
     if status in REDIRECTS:
         return FetchError("unexpected-status", f"the server answered {status} without a Location")
     return FetchError("unexpected-status", f"the server answered {status} to a plain GET")

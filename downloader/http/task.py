@@ -91,7 +91,7 @@ class FetchTask(msgspec.Struct, eq=False, gc=False):
     ``until``: of those of its URLs that led to a host which was paused, when that may be requested.
     ``tried``: the URLs of an item with mirrors that have failed, not only asked to wait.
     ``cookie_tries``: how often it was requested again, at no charge, since a cookie had come.
-    ``turned_away``: how often its connection was closed before anything had come on it. It is a
+    ``excused``: how often an attempt was not charged, since its host was at fault. It is a
     Struct because one is created per file.
     """
 
@@ -120,7 +120,7 @@ class FetchTask(msgspec.Struct, eq=False, gc=False):
     demotions: int = 0
     uncharged: int = 0
     cookie_tries: int = 0
-    turned_away: int = 0
+    excused: int = 0
 
 
 def open_writer(task: FetchTask, checking: Checking, length: int = 0) -> CheckedWriter:

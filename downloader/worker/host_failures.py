@@ -1,7 +1,10 @@
 """Pause hosts that are down or ask for it, give up those that stay so; say when a redirect may be sent.
 
-A host that closes a connection at once while it serves others of this worker takes no more of them: it is
-sent as many requests as it serves, and no attempt is charged.
+A host that closes a connection at once, or after a 429 or 503 as its only response, while it serves others
+of this worker takes no more of them: it is sent as many requests as it serves, and no attempt is charged.
+
+What a host refuses that refuses all is excused: no attempt is charged, a few times. One that lets so many
+requests through in a time is used up by whichever worker is first, and the others try on.
 
 A host that this worker cannot reach, or that closes all its connections at once, may be one that others of
 the run use: it takes no more connections than it has processes, or than it allows, and they have them all.
@@ -37,7 +40,9 @@ NOTE_EVERY = 1.0
 _PROBES = 5
 _LATE = 0.9  # of a pause
 _IN_A_ROW = 6  # connections that are turned away until it is the host that takes no more
-_CHANCES = 2  # times that a file may be turned away until it is at fault
+_CHANCES = 2  # times that a file is excused, which is turned away, until it is at fault
+_EXCUSES = 8  # the same of one that is refused as all others are
+_BEGINS_AGAIN = 5  # times, of the failed rounds of a host that answers others
 _CROWDED = 2.0  # seconds between two attempts to get a connection that others have
 _ROOM = 30.0  # seconds for which others close what they do not use
 _SERVED = 5.0  # seconds in which others note again that a host serves them
@@ -109,13 +114,13 @@ class HostFailures:
         return failure
 
     def failed(
-        self, host: Host, error: FetchError, fresh: bool, began: float, times: int = 0
+        self, host: Host, error: FetchError, fresh: bool, began: float, excused: int = 0
     ) -> float | None:
         """Record that a request to ``host`` that began at ``began`` failed with ``error``.
 
-        ``fresh``: it was the first attempt at its file, which was turned away so many ``times``. Returns
-        None if an attempt is charged to the file. Else it says nothing about the file, which is to wait for
-        so many seconds, and for the host.
+        ``fresh``: it was the first attempt at its file, beside those that were ``excused``. Returns None if an
+        attempt is charged to the file. Else it says nothing about the file, which is to wait for so many
+        seconds, and for the host.
         """
         now, schedule = monotonic(), self._schedule
         if self.failure(host, now):
@@ -127,7 +132,7 @@ class HostFailures:
             self.refused += error.transient
             return self._policy.delay(1, random())
         if error.turned_away and (
-            self._has_one_too_many(host, trouble, began, times, now)
+            self._has_one_too_many(host, trouble, began, excused, now)
             or self._takes_no_more(host, trouble, began, now)
         ):
             return 0.0
@@ -151,9 +156,11 @@ class HostFailures:
         )
         if not to_blame or (elsewhere and not error.transient):
             return None
-        before = host.rounds
+        before, failed_at = host.rounds, host.failed_at
         rounds = schedule.failed(host, began, now)
         begins = rounds > before
+        if before and begins and self._refuses_this_worker_only(host, trouble, blame, failed_at):
+            rounds = host.rounds = 1
         if elsewhere:
             self._wait_for_room(host, trouble, now, begins=begins)
             return 0.0
@@ -178,7 +185,23 @@ class HostFailures:
         if begins:
             # Before it ends, and when what is in flight has failed and its connections are idle.
             gevent.spawn_later(pause * _LATE, self._session.try_elsewhere, host.key)
-        return None
+        # What a host refuses that refuses all is not at fault. But what is always refused must fail.
+        refused = blame is Blame.EITHER and not asked
+        # Its turn comes behind others, which may not be refused.
+        return self._policy.delay(1, random()) if refused and excused < _EXCUSES else None
+
+    def _refuses_this_worker_only(
+        self, host: Host, trouble: Trouble, blame: Blame, failed_at: float
+    ) -> bool:
+        """Return whether ``host`` has answered others since ``failed_at``, and this worker is to try on.
+
+        What it takes in a time is used up by others then. But these files may be those that it refuses.
+        """
+        if blame is not Blame.EITHER or trouble.begun_again >= _BEGINS_AGAIN:
+            return False
+        refuses = self._reached.answered_at(host.key) > max(host.noted_answer, failed_at)
+        trouble.begun_again += refuses
+        return refuses
 
     def _look_around(
         self, host: Host, trouble: Trouble, blame: Blame, began: float, now: float
@@ -197,20 +220,22 @@ class HostFailures:
             return known or reached_at > 0.0, reached_at > max(since, now - self._in_use)
         return known, False
 
-    def _has_one_too_many(self, host: Host, trouble: Trouble, began: float, times: int, now: float) -> bool:
+    def _has_one_too_many(
+        self, host: Host, trouble: Trouble, began: float, excused: int, now: float
+    ) -> bool:
         """Return whether ``host``, which has closed a connection at once, takes no more of this worker.
 
         It serves others, and has served no new one for a while. Where it has taken as many before, and the
-        same file was turned away so many ``times``, the file is at fault.
+        same file was ``excused`` before, the file is at fault.
         """
-        trouble.turned_away_in_a_row += times <= _CHANCES
+        trouble.turned_away_in_a_row += excused < _CHANCES
         serving = self.serving(host) or int(host.answered > began)
         if not serving or (not host.takes and trouble.turned_away_in_a_row < _IN_A_ROW):
             return False
         if host.active > host.takes:
             self._schedule.takes_at_most(host, max(serving, host.takes), now)
             return True
-        return times <= _CHANCES
+        return excused < _CHANCES
 
     def serves(self, host: Host, now: float) -> None:
         """Note that a new connection to ``host`` has brought a file: others are not all turned away."""

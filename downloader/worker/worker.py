@@ -445,7 +445,6 @@ class Worker:
         batch.requests += error.requests
         batch.wire += error.wire
         batch.attempt_failed(error.code)
-        task.turned_away += error.turned_away
         host = schedule.host(error.origin) if error.origin else task.host
         if error.of_file:
             self.host_succeeded(host)  # a host that says "there is no such file" is working
@@ -455,8 +454,9 @@ class Worker:
         elif self.retries.lacked_cookie(task, error) and not error.asks_to_wait:
             pass  # what it is refused for says nothing about the host
         elif (
-            wait := self.hosts.failed(host, error, fresh, began, task.turned_away)
+            wait := self.hosts.failed(host, error, fresh, began, task.excused)
         ) is not None and not task.item.mirrors:
+            task.excused += 1
             self._uncharged(task, wait)
             return
         if error.origin and task.movable:

@@ -19,11 +19,12 @@ class Pool:
     """A server of ``processes``, each of which serves one connection until the client closes it.
 
     A further one waits for a process, and more are not answered at all; or, where it ``closes`` them, all
-    further ones are closed at once. A response has ``pieces`` of one byte, and takes ``seconds`` in all.
+    further ones are closed at once, after a response with ``status`` if there is one. A response has
+    ``pieces`` of one byte, and takes ``seconds`` in all.
     """
 
-    def __init__(self, processes: int, seconds: float, pieces: int, closes: bool) -> None:
-        self._seconds, self._pieces = seconds, pieces
+    def __init__(self, processes: int, seconds: float, pieces: int, closes: bool, status: str) -> None:
+        self._seconds, self._pieces, self._status = seconds, pieces, status
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=128 if closes else 0)
         self.port = self._listener.getsockname()[1]
         self._free = threading.Semaphore(processes)
@@ -37,7 +38,14 @@ class Pool:
                 if self._free.acquire(blocking=False):
                     threading.Thread(target=self._occupy, args=(connection,), daemon=True).start()
                 else:
-                    connection.close()
+                    threading.Thread(target=self._turn_away, args=(connection,), daemon=True).start()
+
+    def _turn_away(self, connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):
+            if self._status:
+                connection.recv(65536)
+                head = f"HTTP/1.1 {self._status} Busy\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+                connection.sendall(head.encode())
 
     def _occupy(self, connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError):
@@ -72,8 +80,10 @@ class Pool:
 
 
 @contextlib.contextmanager
-def pool(processes: int, seconds: float, pieces: int = 1, *, closes: bool = False) -> Iterator[Pool]:
-    server = Pool(processes, seconds, pieces, closes)
+def pool(
+    processes: int, seconds: float, pieces: int = 1, *, closes: bool = False, status: str = ""
+) -> Iterator[Pool]:
+    server = Pool(processes, seconds, pieces, closes, status)
     try:
         yield server
     finally:
@@ -108,22 +118,24 @@ def test_host_whose_connections_receive_large_files_is_not_down(tmp_path: Path) 
     assert (result.exit, result.failures, len(result.files)) == (0, {}, 2)
 
 
+@pytest.mark.parametrize("status", ["", "503"])
 @pytest.mark.parametrize("lane", ["auto", "requests"])
 def test_files_wait_whose_connections_are_closed_since_others_of_the_worker_are_all(
-    lane: str, tmp_path: Path
+    lane: str, status: str, tmp_path: Path
 ) -> None:
     """Long files: all attempts would be over before one of those that are served ends."""
-    with pool(processes=2, seconds=1.5, pieces=30, closes=True) as server:
+    with pool(processes=2, seconds=1.5, pieces=30, closes=True, status=status) as server:
         result = fetch(server, 10, tmp_path / "d", "--lane", lane, "--workers", "1", "--retries", "3")
     assert (result.exit, result.failures, len(result.files)) == (0, {}, 10)
 
 
+@pytest.mark.parametrize("status", ["", "503", pytest.param("429", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("lane", ["auto", pytest.param("requests", marks=pytest.mark.slow)])
 def test_files_wait_whose_connections_are_closed_since_another_worker_has_them_all(
-    lane: str, tmp_path: Path
+    lane: str, status: str, tmp_path: Path
 ) -> None:
-    """Such a limit shows in connections that are accepted and closed before anything has come."""
-    with pool(processes=1, seconds=0.03, closes=True) as server:
+    """Such a limit shows in connections that are closed before anything but a refusal has come."""
+    with pool(processes=1, seconds=0.03, closes=True, status=status) as server:
         result = fetch(server, 300, tmp_path / "d", "--lane", lane, "--retries", "4", "--backoff", "100ms")
     assert (result.exit, result.failures, len(result.files)) == (0, {}, 300)
 

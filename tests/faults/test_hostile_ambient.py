@@ -9,7 +9,7 @@ from base64 import b64encode
 from pathlib import Path
 
 import pytest
-from servers import Certificates, Request, Server, Step, Tunnel, download, ok, redirect, status
+from servers import Certificates, Request, Server, Step, Tunnel, closed_port, download, ok, redirect, status
 
 QUICK = ("--deadline", "2s", "--read-timeout", "1s", "--retries", "0", "--workers", "1")
 SYSTEM = ("--resolver", "system")  # which these tests replace
@@ -169,9 +169,8 @@ def test_proxy_option_overrides_the_environment(name: str, tmp_path: Path) -> No
 
 
 def test_proxy_refusal(tmp_path: Path) -> None:
-    with Server() as closed:
-        dead = closed.url
-    result = download("-", tmp_path / "d", *QUICK, "--proxy", dead, stdin="http://files.example/a")
+    with closed_port() as dead:
+        result = download("-", tmp_path / "d", *QUICK, "--proxy", dead, stdin="http://files.example/a")
     assert result.codes == {"a": "proxy"}
 
 

@@ -21,6 +21,7 @@ from servers import (
     Request,
     Server,
     Step,
+    closed_port,
     download,
     ok,
     redirect,
@@ -149,8 +150,7 @@ def test_dead_and_silent_hosts_do_not_delay_others(tmp_path: Path) -> None:
         mute = stack.enter_context(Server(default=[HANG]))
         drip = stack.enter_context(Server(default=[b"HTTP/1.1 200 OK\r\n", Forever(b"X: y\r\n", 0.1)]))
         good = stack.enter_context(Server(default=ok(BODY)))
-        with Server() as closed:
-            refused = closed.url  # the port is closed now
+        refused = stack.enter_context(closed_port())
         listed = [f"{refused}/r{n}" for n in range(50)]
         listed += [
             url for pair in zip(urls(mute, 12, "m"), urls(drip, 12, "d"), strict=True) for url in pair

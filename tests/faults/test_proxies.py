@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from servers import CLOSE, Certificates, Server, Tunnel, download, listing, ok, status
+from servers import CLOSE, Certificates, Server, Tunnel, closed_port, download, listing, ok, status
 from servers.answers import Answer
 
 LANES = ("auto", "requests")
@@ -157,11 +157,10 @@ def test_proxy_refuses_the_tunnel(answer: bytes, lane: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("lane", LANES)
 def test_unreachable_proxy(lane: str, tmp_path: Path) -> None:
-    with Tunnel() as closed:
-        dead = closed.url
-    given = (*QUICK, "--proxy", dead, "--lane", lane)
     source = "https://files.example/a\nhttp://files.example/b\n"
-    result = download("-", tmp_path / "d", *given, stdin=source)
+    with closed_port() as dead:
+        given = (*QUICK, "--proxy", dead, "--lane", lane)
+        result = download("-", tmp_path / "d", *given, stdin=source)
     assert (result.exit, result.codes) == (1, {"a": "proxy", "b": "proxy"}), result.stderr
 
 

@@ -28,6 +28,7 @@ from servers import (
     Step,
     Tunnel,
     Until,
+    closed_port,
     download,
     ok,
     redirect,
@@ -241,9 +242,7 @@ def test_redirect_target_that_is_allowed(tmp_path: Path) -> None:
 
 
 def test_hosts_that_cannot_be_reached_fail_as_without_the_option(tmp_path: Path) -> None:
-    with Server() as closed:
-        refused = closed.url
-    with Server(connected=[CLOSE]) as broken:
+    with closed_port() as refused, Server(connected=[CLOSE]) as broken:
         routes: dict[str, Answer] = {"/robots.txt": status(404), "/to-dead": redirect(f"{refused}/x")}
         with Server(routes, default=ok(BODY)) as well:
             listed = [f"{refused}/r{n}" for n in range(5)]
@@ -345,10 +344,9 @@ def test_through_a_tunnel_over_tls(lane: str, tmp_path: Path) -> None:
 
 
 def test_proxy_that_refuses(tmp_path: Path) -> None:
-    with Server() as closed:
-        proxy = closed.url
-    options = (*OPTIONS, "--proxy", proxy)
-    result = download("-", tmp_path / "d", *options, stdin="http://files.example/a\n")
+    with closed_port() as proxy:
+        options = (*OPTIONS, "--proxy", proxy)
+        result = download("-", tmp_path / "d", *options, stdin="http://files.example/a\n")
     assert result.codes == {"a": "proxy"}
 
 

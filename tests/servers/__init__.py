@@ -39,6 +39,7 @@ from servers.raw import Request, Server
 from servers.tls import Certificates, Tls
 from servers.tunnel import Tunnel
 from servers.unordered import Unordered
+from servers.unused import closed_port
 
 __all__ = [
     "ASKING",
@@ -66,6 +67,7 @@ __all__ = [
     "Unordered",
     "Until",
     "body_of",
+    "closed_port",
     "download",
     "listing",
     "ok",

@@ -213,6 +213,8 @@ class PipelinedConnection:
         if self.served and self._is_idle_timeout():
             self._requeue_uncharged(completed[0][0])
             return
+        if parser.closing:
+            self._note_turned_away()
         if len(completed) > self._window.counted:
             self._count(now)
         if parser.surplus or (not parser.outstanding and (parser.in_message or parser.problem is not None)):
@@ -492,6 +494,7 @@ class PipelinedConnection:
             if self._is_idle_timeout():
                 self._requeue_uncharged(parser.completed[0][0])
                 return
+            self._note_turned_away()
             self._on_close()
             return
         error = error or parser.cut_error()
@@ -515,6 +518,13 @@ class PipelinedConnection:
     def is_served(self) -> bool:
         """Return whether it has brought a file, or brings its first one."""
         return self._good or (self.parser.headers_complete and self.parser.refusal is None)
+
+    def _note_turned_away(self) -> None:
+        """Note if the server, which ends the connection, has only said on it that it takes no more."""
+        if not self.served and len(self.parser.completed) == 1:
+            body = self.parser.completed[0][1]
+            if isinstance(body, FetchError):
+                body.turned_away = body.turns_away
 
     def _is_idle_timeout(self) -> bool:
         """Return whether the one response is a 408 that was sent before the request arrived.
