@@ -37,7 +37,7 @@ _IN_A_ROW: Final = 16  # failed first attempts
 _MAX_IN_A_ROW: Final = 1000
 _CHANCE: Final = 1e-6  # of so many in a row from a host that is up
 _BEFORE: Final = 16  # successes that are assumed before the first failure, since they are not counted
-_RECOVERS: Final = 10.0  # seconds
+_RECOVERS: Final = 4.0  # seconds
 _UNREACHED_IN_A_ROW: Final = 4  # of a host that has answered before
 _UNREACHED_AT_FIRST: Final = (
     3  # of one that has not: one of its machines may be down, or have a wrong certificate
@@ -108,15 +108,14 @@ class Trouble:
         self.unreached = 0
         if self.given_up or down:
             return not self.given_up
-        recovers = now - self.recovered_at < _RECOVERS
-        if not (fresh or recovers):
+        if fresh or now - self.recovered_at < _RECOVERS:
+            self.throttle.record(now, refused=1)
+        if not fresh:
             return False
-        self.throttle.record(now, refused=1)
         self.streak += 1
-        if self.streak < _IN_A_ROW or (not recovers and self.streak < self._unlikely()):
+        if self.streak < _IN_A_ROW or self.streak < self._unlikely():
             return False
-        if not recovers:
-            self.throttle.discard(now)
+        self.throttle.discard(now)
         return True
 
     def is_turned_away(self, began: float, *, answered: bool) -> bool:

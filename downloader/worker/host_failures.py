@@ -118,8 +118,8 @@ class HostFailures:
     ) -> float | None:
         """Record that a request to ``host`` that began at ``began`` failed with ``error``.
 
-        ``fresh``: it was the first attempt at its file, beside those that were ``excused``. Returns None if an
-        attempt is charged to the file. Else it says nothing about the file, which is to wait for so many
+        ``fresh``: it was the first attempt at its file, beside those that were ``excused``. Returns None if
+        an attempt is charged to the file. Else it says nothing about the file, which is to wait for so many
         seconds, and for the host.
         """
         now, schedule = monotonic(), self._schedule

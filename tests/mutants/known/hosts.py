@@ -163,7 +163,7 @@ KNOWN = (
         "a file's 503 is the host's",
         "one URL that always answers 503 fails files that were never requested",
         "Trouble.blames_host",
-        "self.streak < _IN_A_ROW or (not recovers and self.streak < self._unlikely())",
+        "self.streak < _IN_A_ROW or self.streak < self._unlikely()",
         "False",
         (
             "tests/unit/test_core_host_trouble.py::"
@@ -210,19 +210,29 @@ KNOWN = (
         "a limit is measured by first attempts only",
         "where a host has a limit, most files spend all their retries on it and fail",
         "Trouble.blames_host",
-        "fresh or recovers",
+        "fresh or now - self.recovered_at < _RECOVERS",
         "fresh",
         ("tests/faults/test_failing_urls.py::test_limit_that_lasts_longer_than_the_retries_of_a_file",),
     ),
     Mutant(
         "a connection that is refused with a status belongs to its file",
-        "a host takes few connections, answers 503 to others, and another worker has those: most files fail",
+        "a host takes few connections and answers 503 to others: most files fail",
         "FetchError.turns_away",
         "self.code in _TURNING_AWAY",
         "False",
         (
             "tests/faults/test_crowded_hosts.py::"
             "test_files_wait_whose_connections_are_closed_since_others_of_the_worker_are_all",
+        ),
+    ),
+    Mutant(
+        "what a host refuses while it refuses all is charged",
+        "at a quota without Retry-After files spend all their retries on what another worker has used up",
+        "HostFailures.failed",
+        "refused and excused < _EXCUSES",
+        "False",
+        (
+            "tests/faults/test_failing_urls.py::test_quota_that_all_workers_use_up_and_that_begins_anew[503]",
         ),
     ),
     Mutant(
