@@ -15,6 +15,7 @@ from harm import cut_up, harmed
 from hypothesis import event, example, given
 from hypothesis import strategies as st
 
+from downloader.core.content_check import check_length
 from downloader.errors import DestinationError, FetchError
 from downloader.http.pipelined.parser import MAX_HEAD, NeedsRequestsClient, ResponseParser
 from downloader.sinks.checked_writer import CheckedWriter
@@ -25,14 +26,16 @@ MOST = 300_000  # more than the largest body that is kept whole
 
 
 class Kept(NullWriter):
-    """A writer that keeps what it is given."""
+    """A writer that keeps what it is given, up to the size that it may have."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_size: int) -> None:
         super().__init__()
         self.content = bytearray()
+        self._max_size = max_size
 
     def write(self, chunk: bytes | bytearray | memoryview) -> None:
         super().write(chunk)
+        check_length(self.size, self._max_size)
         self.content += chunk
 
 
@@ -43,8 +46,8 @@ class Connection:
         self.max_size = max_size
 
     def large(self, job: object, length: int) -> CheckedWriter:
-        # The parser only writes to it or aborts it: sizes and checksums are for others to check.
-        return cast(CheckedWriter, Kept())
+        # The parser only writes to it or aborts it: checksums are for others to check.
+        return cast(CheckedWriter, Kept(self.max_size))
 
     def proxied(self) -> None:
         pass
@@ -246,6 +249,7 @@ MOST_SMALL = 5000
 
 
 @bounded(25)
+@example(304_947, True, 304_946, [1])
 @given(
     st.integers(0, 2 * MOST),
     st.booleans(),
