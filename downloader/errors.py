@@ -138,7 +138,7 @@ class FetchError(Exception):
     @property
     def turns_away(self) -> bool:
         """Return whether a server may say so that it takes no more connections, if it ends a new one so."""
-        return self.code in _TURNING_AWAY and not self.asks_to_wait
+        return self.answered and failure_kind(self.code).retry and not self.asks_to_wait
 
     @property
     def transient(self) -> bool:
@@ -220,7 +220,6 @@ ROW_FAULTS: Final = frozenset({"bad-url", "bad-name", "bad-row", "bad-checksum"}
 
 # 408 request timeout, 425 too early, 429 too many requests; 5xx except the two permanent ones.
 _RETRIED_STATUSES: Final = frozenset({408, 425, 429}) | (frozenset(range(500, 600)) - {501, 505})
-_TURNING_AWAY: Final = frozenset({"http-429", "http-503"})
 # With Retry-After: the host wants no request at all for a while. Rate limits answer 403, too.
 _PAUSING: Final = frozenset({"http-403", "http-429", "http-503"})
 

@@ -63,6 +63,7 @@ _WORDS: Final = re.compile(r"[A-Za-z]?[a-z]*(?:[ _.,;/-][A-Za-z]?[a-z]*)*").full
 _PARAMETER: Final = re.compile(r"[?&;#]([^=&;#?]{1,64})=([^&#]+)").finditer
 _LAST_GROUP: Final = "(?:[A-Za-z0-9+/_-]{2}[A-Za-z0-9+_-]{0,2}={0,2})?"  # hardly anything of what follows
 _ESCAPED: Final = re.compile(r"\\(?:(/)|u([0-9a-fA-F]{4}))").sub
+_NULS: Final = re.compile(r"\x00|\\x00").sub
 _ORIGIN: Final = re.compile(r"https?://[^/?#]*", re.I).match
 
 
@@ -148,6 +149,9 @@ def _coded_twice(secret: str) -> Set[str]:
 def _layers(text: str) -> Iterator[str]:
     """Yield ``text``, and what it is when the codings around it are taken away, one after the other."""
     yield text
+    if (plain := _NULS("", text)) != text:  # UTF-16, read as bytes
+        text = plain
+        yield text
     for _ in range(_LAYERS):
         before, text = text, _decoded(text)
         if text == before:

@@ -16,6 +16,9 @@ from downloader.errors import FetchError
 __all__ = ["REDIRECTS", "is_private", "next_url", "only_location"]
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_SCHEMES = frozenset(
+    {"about", "blob", "data", "file", "ftp", "ftps", "javascript", "mailto", "s3", "ws", "wss"}
+)
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -47,7 +50,9 @@ def next_url(url: str, location: str, hops: int, most: int) -> str:
     scheme, _, rest = target.partition(":")
     scheme = scheme.lower()
     if scheme not in ("http", "https"):
-        raise FetchError("redirect-refused", f"to a {scheme or 'nameless'}: URL")
+        # Others may be anything that the server was sent.
+        named = f"a {scheme}: URL" if scheme in _SCHEMES else "a URL that is neither http: nor https:"
+        raise FetchError("redirect-refused", f"to {named}")
     if not rest.removeprefix("//").partition("/")[0]:
         raise FetchError("redirect-refused", "to a URL without a host")
     try:

@@ -41,6 +41,9 @@ BESIDE: Final = ("", "-wal", "-shm", "-journal")
 _SUPER_JOURNAL: Final = bytes.fromhex("d9d505f920a163d7")  # the end of a journal that names one
 _LONGEST_VALUE: Final = 256 << 20
 _PIECE: Final = 1 << 20
+_MOST_STEPS: Final = (
+    1_000_000  # of SQLite's machine, for a statement on the schema; some thousand are usual
+)
 _RESTART: Final = "--restart begins anew"
 MOVE_AWAY: Final = "move it away, then run the same command again"
 """What to do about a damaged database that the job can do without."""
@@ -70,11 +73,12 @@ def connect(
             # Before the first access: then SQLite keeps the index of a write-ahead log in its own memory. A
             # page of the mapped -shm could be refused, which kills the process (SIGBUS).
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
-        connection.execute("PRAGMA trusted_schema = OFF")
-        connection.execute("PRAGMA cell_size_check = ON")
-        if sys.version_info >= (3, 11):
-            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE)
-        _check_schema(connection, "main", schema)
+        with _bounded(connection):
+            connection.execute("PRAGMA trusted_schema = OFF")
+            connection.execute("PRAGMA cell_size_check = ON")
+            if sys.version_info >= (3, 11):
+                connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE)
+            _check_schema(connection, "main", schema)
     except BaseException:
         connection.close()
         raise
@@ -85,9 +89,28 @@ def attach(connection: sqlite3.Connection, database: Entry, name: str, schema: s
     """Attach ``database``, which is there, to ``connection`` as ``name``; see ``connect``."""
     _check_files(database, write=False)
     path = os.path.abspath(database)
-    connection.execute(f"ATTACH ? AS {name}", (path,))
-    _check_same(database, path)
-    _check_schema(connection, name, schema)
+    with _bounded(connection):
+        connection.execute(f"ATTACH ? AS {name}", (path,))
+        _check_same(database, path)
+        _check_schema(connection, name, schema)
+
+
+@contextlib.contextmanager
+def _bounded(connection: sqlite3.Connection) -> Iterator[None]:
+    """End statements of the block that take long, as those on a schema that leads to itself.
+
+    Pages that name the same ones again and again stand for more rows than anybody can read. SQLite notices
+    that in our tables only.
+    """
+    connection.set_progress_handler(lambda: True, _MOST_STEPS)
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if str(error) == "interrupted":
+            raise sqlite3.DatabaseError("its schema does not end") from error
+        raise
+    finally:
+        connection.set_progress_handler(None, 0)
 
 
 def has_table(connection: sqlite3.Connection, name: str, schema: str = "main") -> bool:

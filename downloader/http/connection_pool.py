@@ -412,7 +412,9 @@ class _IdleConnections:
             return
         if len(self._connections) >= self._most:
             raise queue.Full
-        self._connections.append(connection)
+        # One that the server has closed is used after those that are open: it would be opened again.
+        at = 0 if connection.sock is None else len(self._connections)
+        self._connections.insert(at, connection)
 
     def qsize(self) -> int:
         """Return the number of connections."""

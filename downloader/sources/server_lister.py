@@ -130,6 +130,12 @@ class ServerLister:
                         f"{self._shown(at.marker, at.page)} gives a marker of "
                         f"{len(following):,} characters; no URL is that long"
                     )
+                if self._echoes.has(following):
+                    # The journal keeps it, to go on from there.
+                    raise SourceError(
+                        f"{self._shown(at.marker, at.page)} gives a marker with a credential that "
+                        f"the server was sent, {self._marker(following)!r}"
+                    )
                 if following in (at.marker, remembered):
                     raise SourceError(
                         f"{self._shown(at.marker, at.page)} gives a marker that was given before, "

@@ -1,6 +1,6 @@
 """Pause hosts that are down or ask for it, give up those that stay so; say when a redirect may be sent.
 
-A host that closes a connection at once, or after a 429 or 503 as its only response, while it serves others
+A host that closes a connection at once, or after a 429 or 5xx as its only response, while it serves others
 of this worker takes no more of them: it is sent as many requests as it serves, and no attempt is charged.
 
 What a host refuses that refuses all is excused: no attempt is charged, a few times. One that lets so many
@@ -42,6 +42,7 @@ _LATE = 0.9  # of a pause
 _IN_A_ROW = 6  # connections that are turned away until it is the host that takes no more
 _CHANCES = 2  # times that a file is excused, which is turned away, until it is at fault
 _EXCUSES = 8  # the same of one that is refused as all others are
+_LONGEST_EXCUSE = 4  # the attempt whose backoff is the longest that such a file waits for
 _BEGINS_AGAIN = 5  # times, of the failed rounds of a host that answers others
 _CROWDED = 2.0  # seconds between two attempts to get a connection that others have
 _ROOM = 30.0  # seconds for which others close what they do not use
@@ -185,10 +186,18 @@ class HostFailures:
         if begins:
             # Before it ends, and when what is in flight has failed and its connections are idle.
             gevent.spawn_later(pause * _LATE, self._session.try_elsewhere, host.key)
-        # What a host refuses that refuses all is not at fault. But what is always refused must fail.
-        refused = blame is Blame.EITHER and not asked
-        # Its turn comes behind others, which may not be refused.
-        return self._policy.delay(1, random()) if refused and excused < _EXCUSES else None
+        return self._excuse(error, excused)
+
+    def _excuse(self, error: FetchError, excused: int) -> float | None:
+        """Return when a file may be requested again that its host has refused, None if it is charged.
+
+        What a host refuses that refuses all is not at fault; its turn comes behind others, which may not
+        be refused. But what is always refused must fail.
+        """
+        refused = failure_kind(error.code).blame is Blame.EITHER and not error.asks_to_wait
+        if not refused or excused >= _EXCUSES:
+            return None
+        return self._policy.delay(min(excused + 1, _LONGEST_EXCUSE), random())
 
     def _refuses_this_worker_only(
         self, host: Host, trouble: Trouble, blame: Blame, failed_at: float
@@ -230,12 +239,13 @@ class HostFailures:
         """
         trouble.turned_away_in_a_row += excused < _CHANCES
         serving = self.serving(host) or int(host.answered > began)
-        if not serving or (not host.takes and trouble.turned_away_in_a_row < _IN_A_ROW):
+        if not host.takes and (not serving or trouble.turned_away_in_a_row < _IN_A_ROW):
             return False
         if host.active > host.takes:
+            # Also where it serves none just now: those that it serves may be between two files.
             self._schedule.takes_at_most(host, max(serving, host.takes), now)
             return True
-        return excused < _CHANCES
+        return serving > 0 and excused < _CHANCES
 
     def serves(self, host: Host, now: float) -> None:
         """Note that a new connection to ``host`` has brought a file: others are not all turned away."""

@@ -129,7 +129,7 @@ def test_files_wait_whose_connections_are_closed_since_others_of_the_worker_are_
     assert (result.exit, result.failures, len(result.files)) == (0, {}, 10)
 
 
-@pytest.mark.parametrize("status", ["", "503", pytest.param("429", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("status", ["", "503", "504", pytest.param("429", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("lane", ["auto", pytest.param("requests", marks=pytest.mark.slow)])
 def test_files_wait_whose_connections_are_closed_since_another_worker_has_them_all(
     lane: str, status: str, tmp_path: Path

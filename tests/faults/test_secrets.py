@@ -344,6 +344,7 @@ def test_what_a_listing_says_of_credentials_is_cut(
     assert "***" in shown
     assert marker not in shown
     assert HEADER not in shown
+    assert marker.encode() not in left_in(out)
 
 
 def test_names_of_a_listing_with_credentials_are_no_names(tmp_path: Path) -> None:

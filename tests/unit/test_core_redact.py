@@ -237,6 +237,8 @@ def test_secret_that_looks_like_a_parameter_is_cut_whole(secret: str) -> None:
         lambda secret: base64.b64encode(f"me:{secret}:1".encode()).decode(),
         lambda secret: secret.encode().hex(),
         lambda secret: secret.encode().hex().upper(),
+        lambda secret: secret.encode("utf-16-le").decode("latin-1"),
+        lambda secret: repr(secret.encode("utf-16-be").decode("latin-1"))[1:-1],
     ],
 )
 def test_what_a_server_writes_in_another_coding_is_cut(spell: Callable[[str], str]) -> None:

@@ -54,6 +54,14 @@ def test_redirects_that_are_refused(location: str) -> None:
     assert caught.value.code == "redirect-refused"
 
 
+def test_a_scheme_is_named_if_it_is_one() -> None:
+    """Any other word may be of what the server was sent."""
+    for location, said in (("ftp://a/b", "ftp:"), ("tk9qz7wm3xv5:x", "neither http: nor https:")):
+        with pytest.raises(FetchError, match=said) as caught:
+            next_url("http://a/x", location, 0, 5)
+        assert "tk9" not in str(caught.value)
+
+
 @pytest.mark.parametrize("location", ["http://a/y", "HTTP://b/"])
 def test_https_to_http_is_refused(location: str) -> None:
     with pytest.raises(FetchError, match="from https to http"):

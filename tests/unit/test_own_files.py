@@ -196,6 +196,48 @@ def test_databases_have_our_tables_and_nothing_that_acts(home: Directory) -> Non
     connect(database, SCHEMA).close()
 
 
+def interior_page(size: int, children: list[int], at: int = 0) -> bytearray:
+    """Return a page of a table that leads to ``children`` and the last of them (SQLite's format, 1.6)."""
+    page, end, cells = bytearray(size), size, len(children)
+    for number, child in enumerate(children):
+        cell = child.to_bytes(4, "big") + bytes([0x81, number])  # a key above 128
+        end -= len(cell)
+        page[end : end + len(cell)] = cell
+        place = at + 12 + 2 * number
+        page[place : place + 2] = end.to_bytes(2, "big")
+    page[at] = 5
+    page[at + 3 : at + 7] = cells.to_bytes(2, "big") + end.to_bytes(2, "big")
+    page[at + 8 : at + 12] = children[-1].to_bytes(4, "big")
+    return page
+
+
+def test_a_schema_that_stands_for_more_than_anybody_can_read_is_refused(home: Directory) -> None:
+    """Pages of it lead to the same one 100 times each, 6 levels deep, and SQLite reads on and on."""
+    database = home / "x.sqlite"
+    connection = connect(database, SCHEMA, create=True)
+    connection.execute("CREATE TABLE keyed (a UNIQUE)")
+    [(size,)] = connection.execute("PRAGMA page_size")
+    connection.execute("CREATE TABLE rows (type, name, tbl_name, rootpage, sql)")
+    connection.execute("INSERT INTO rows SELECT * FROM sqlite_master WHERE type = 'index'")
+    [(leaf,)] = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'rows'")
+    connection.close()
+    content = bytearray(Path(database).read_bytes())
+    # What the schema has is first, on a page of its own: without the file's head before it.
+    first, pointers = content[:size], 2 * int.from_bytes(content[103:105], "big")
+    first[: 8 + pointers] = content[100 : 108 + pointers]
+    content += first
+    schema, child = len(content) // size, leaf
+    for _ in range(5):
+        content += interior_page(size, [child] * 100)
+        child = len(content) // size
+    content[100:size] = interior_page(size, [schema] + [child] * 99, at=100)[100:]
+    content[28:32] = (len(content) // size).to_bytes(4, "big")
+    content[92:96] = content[24:28]
+    Path(database).write_bytes(content)
+    with pytest.raises(sqlite3.DatabaseError, match="does not end"):
+        connect(database, SCHEMA)
+
+
 @pytest.mark.parametrize("suffix", ["", "-wal", "-shm", "-journal"])
 def test_files_of_a_database_are_checked(suffix: str, home: Directory, tmp_path: Path) -> None:
     database = home / "x.sqlite"

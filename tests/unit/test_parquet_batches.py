@@ -34,7 +34,24 @@ def test_no_thread_is_left_that_holds_the_file_while_the_interpreter_ends(tmp_pa
     from pyarrow import parquet
 
     columns = {str(number): [f"{row}" for row in range(600)] for number in range(8)}
-    parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet", row_group_size=100)
+    parquet.write_table(
+        pyarrow.table(columns), tmp_path / "a.parquet", row_group_size=100, use_dictionary=False
+    )
     argv = [sys.executable, "-c", READ, tmp_path / "a.parquet"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.split() == ["600", "0"]
+
+
+def test_a_dictionary_is_refused_whoever_vouches_for_the_file(tmp_path: Path) -> None:
+    """6 kB can stand for gigabytes; a record that vouches for them may be of whoever made the file."""
+    from pyarrow import parquet
+
+    from downloader.sinks.shards.parquet_batches import batches
+
+    indices = pyarrow.array([0] * 20_000, pyarrow.int32())
+    column = pyarrow.DictionaryArray.from_arrays(indices, pyarrow.array(["e" * 1_000_000]))
+    parquet.write_table(pyarrow.table({"etag": column}), tmp_path / "a.parquet", compression="zstd")
+    assert (tmp_path / "a.parquet").stat().st_size < 10_000
+    for vouched in (True, False):
+        with (tmp_path / "a.parquet").open("rb") as file, pytest.raises(ValueError, match="dictionary"):
+            next(batches(file, None, vouched=vouched))

@@ -1,8 +1,8 @@
-"""Read Parquet files of shards that nobody vouches for: a few bytes can stand for gigabytes.
+"""Read Parquet files of shards, of which a few bytes can stand for gigabytes.
 
-What a record vouches for is read as it is. Of another file the footer must say what our writer writes: no
-dictionaries, and in each row group no more than such a file may have. It is read a few rows at a time, as a
-footer may lie.
+The footer must say what our writer writes: no dictionaries, and in each row group no more than such a file
+may have; a record that vouches for the file may have been written by whoever wrote that. Where none does,
+it is read a few rows at a time, as a footer may lie.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ def batches(file: BinaryIO, columns: Sequence[str] | None, *, vouched: bool) -> 
     # No threads of pyarrow: one that lets go of `file`, an object of Python's, while the interpreter ends
     # aborts the process.
     with parquet.ParquetFile(file, pre_buffer=False) as table:
-        if not vouched:
-            _check(table.metadata)
+        _check(table.metadata)
         size = _ROWS_AT_A_TIME if vouched else _DOUBTED_ROWS
         yield from table.iter_batches(batch_size=size, columns=columns, use_threads=False)
 

@@ -207,18 +207,10 @@ KNOWN = (
         ),
     ),
     Mutant(
-        "a limit is measured by first attempts only",
-        "where a host has a limit, most files spend all their retries on it and fail",
-        "Trouble.blames_host",
-        "fresh or now - self.recovered_at < _RECOVERS",
-        "fresh",
-        ("tests/faults/test_failing_urls.py::test_limit_that_lasts_longer_than_the_retries_of_a_file",),
-    ),
-    Mutant(
         "a connection that is refused with a status belongs to its file",
         "a host takes few connections and answers 503 to others: most files fail",
         "FetchError.turns_away",
-        "self.code in _TURNING_AWAY",
+        "self.answered and failure_kind(self.code).retry and not self.asks_to_wait",
         "False",
         (
             "tests/faults/test_crowded_hosts.py::"
@@ -228,9 +220,9 @@ KNOWN = (
     Mutant(
         "what a host refuses while it refuses all is charged",
         "at a quota without Retry-After files spend all their retries on what another worker has used up",
-        "HostFailures.failed",
-        "refused and excused < _EXCUSES",
-        "False",
+        "HostFailures._excuse",
+        "not refused or excused >= _EXCUSES",
+        "True",
         (
             "tests/faults/test_failing_urls.py::test_quota_that_all_workers_use_up_and_that_begins_anew[503]",
         ),
