@@ -41,9 +41,7 @@ BESIDE: Final = ("", "-wal", "-shm", "-journal")
 _SUPER_JOURNAL: Final = bytes.fromhex("d9d505f920a163d7")  # the end of a journal that names one
 _LONGEST_VALUE: Final = 256 << 20
 _PIECE: Final = 1 << 20
-_MOST_STEPS: Final = (
-    1_000_000  # of SQLite's machine, for a statement on the schema; some thousand are usual
-)
+_MOST_STEPS: Final = 1_000_000  # of SQLite's machine, for a statement on the schema; usual: thousands
 _RESTART: Final = "--restart begins anew"
 MOVE_AWAY: Final = "move it away, then run the same command again"
 """What to do about a damaged database that the job can do without."""

@@ -235,7 +235,7 @@ class HostFailures:
         """Return whether ``host``, which has closed a connection at once, takes no more of this worker.
 
         It serves others, and has served no new one for a while. Where it has taken as many before, and the
-        same file was ``excused`` before, the file is at fault.
+        same file was ``excused`` so often before, the file is at fault.
         """
         trouble.turned_away_in_a_row += excused < _CHANCES
         serving = self.serving(host) or int(host.answered > began)
