@@ -10,18 +10,21 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from itertools import takewhile
+from typing import Any
 
 from diagnostics.errors import ProbeError
 from diagnostics.evidence import Case
 from diagnostics.model import Observation, Question
-from diagnostics.source_places import Spot, ending, is_own, where
+from diagnostics.source_places import Spot, ending, is_own, short, where
 from diagnostics.verdict import Judgement, judge, least_slope
 from downloader.core.redact import redact
 
 __all__ = ["settled", "shown", "unlike"]
 
+_WATCH = "`watch -- COMMAND` in place of the check shows what holds its hub"
 _ADVICE = "name a fetch that its greenlets call, a function of one URL: --app MODULE:CALLABLE"
 _TURNS = ("own-lock", "pool-of-one")  # causes that are of a client
+_NAMED = 3
 _SOME = 3  # greenlets that wait; fewer may be on the way
 _CLIENTS = re.compile(r"-packages/(requests|urllib3|httpx2?|httpcore2?|geventhttpclient)/")
 
@@ -64,11 +67,11 @@ def unlike(case: Case, cause: str) -> str:
             return (
                 f"no verdict: the program opens TLS connections itself{case.at(other['at'])}: with its"
                 " context and sockets they are concurrent, and what its code does with them was not"
-                f" measured; {_ADVICE}"
+                f" measured; {_WATCH}, or {_ADVICE}"
             )
         return (
             f"no verdict: the client{case.at(other['at'])} is none that can be copied, and the program has"
-            f" no other; {name}, which it does not use, is concurrent; {_ADVICE}"
+            f" no other; {name}, which it does not use, is concurrent; {_WATCH}, or {_ADVICE}"
         )
     sharing = case.observation.result.get("sharing") or {"evidence": "", "seen": 0, "waiting": []}
     seen, held, using = sharing["seen"], sharing["waiting"], sharing.get("using", 0)
@@ -149,12 +152,29 @@ def shown(seen: Observation, verdict: str) -> str:
             f"until the probe began, no more than one greenlet was seen to fetch{_at(seen)}{others}:"
             f" measured was what its client does for several; what the program does {later} is not known"
         )
+    others = _others(seen) if verdict == "concurrent" else ""
     if sharing["many"] == 1:
-        return ""
+        return f"measured was the client that greenlets share: {others}" if others else ""
     who = f"{sharing['seen']} greenlets were seen"
+    if verdict == "concurrent":
+        others = f"; {others or 'what the program fetches later through another client is not known'}"
     if sharing["evidence"] == "own":
-        return f"{who}, each with a client of its own: measured with one for each request"
-    return f"{who} with {sharing['many']} clients: measured with as many, in turn"
+        return f"{who}, each with a client of its own: measured with one for each request{others}"
+    return f"{who} with {sharing['many']} clients: measured with as many, in turn{others}"
+
+
+def _others(seen: Observation) -> str:
+    """Return what is not known of the clients that the program has besides the measured one; "" without."""
+    clients: list[dict[str, Any]] = seen.result.get("clients") or []
+    if not clients:
+        return ""
+    names = []
+    for each in clients[:_NAMED]:
+        place = where(each["at"], seen.facts) if each["at"] else short(each["file"], seen.facts)
+        names.append(f"{each['name']} ({place})" if place else str(each["name"]))
+    more = f" and {len(clients) - _NAMED} more" if len(clients) > _NAMED else ""
+    told = f"{', '.join(names)}{more}"
+    return f"what the program fetches through another client that it has, {told}, is not known"
 
 
 def _prefixes(seen: Observation) -> list[str]:

@@ -251,7 +251,7 @@ TABLE: tuple[Entry, ...] = (
     ),
     Entry(
         "own-lock",
-        "the requests wait for each other at a lock of the application",
+        "the requests wait for each other at a line of the application",
         "What they wait for lets one through after the other. Let go of it before the request, or allow\n"
         "more of them at once.",
         (),

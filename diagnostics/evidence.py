@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
@@ -12,6 +13,7 @@ from diagnostics.source_places import (
     Spot,
     absolute,
     ending,
+    first_statement,
     is_own,
     line_of,
     lines_of,
@@ -33,6 +35,8 @@ _POLLS = {
     "wait_for_socket",
     "wait_for_write",
 }
+_SUBJECTS = ("gevent", "gevent.monkey", "requests", "urllib3")
+_OF_SUBJECTS = re.compile(r"-packages/(gevent|requests|urllib3)/")
 _MAKES_CODE = r"\b(exec|eval|execfile)\s*\("
 _CALL_POLL = r"\b(poll|select|epoll)\b.*\("
 
@@ -137,15 +141,43 @@ class Case:
         """Return where the application starts, for a cause that is in no single line.
 
         This is a line of the user's own code even where a package (celery, gunicorn) imported the same
-        modules before.
+        modules before. What the probe alone imported has no line in the application.
         """
-        names = ("gevent", "gevent.monkey", "requests", "urllib3")
-        events = [self.seen["imports"][name] for name in names if name in self.seen["imports"]]
+        events = [self.seen["imports"][name] for name in _SUBJECTS if name in self.seen["imports"]]
         own = [each for each in events if each["user"]]
         if own:
             spot: Spot = min(own, key=lambda each: int(each["at"]))["user"]
             return spot
-        return self.first_import(*names) or self.first_import("ssl")
+        if self.question.target.app:
+            return self._first_line or self._of_package(_SUBJECTS)
+        return self._of_package(_SUBJECTS) or self._of_package(("ssl",))
+
+    @property
+    def imports_gevent(self) -> bool:
+        """Return whether the program, and not the probe alone, imported gevent."""
+        return self._of_package(("gevent", "gevent.monkey")) is not None
+
+    def _of_package(self, names: Sequence[str]) -> Spot | None:
+        """Return the first line that imported one of ``names``, and is in none of their packages."""
+        spots = [self.first_import(name) for name in names]
+        return next((spot for spot in spots if spot and not _OF_SUBJECTS.search(_slashes(spot))), None)
+
+    @property
+    def _first_line(self) -> Spot | None:
+        """Return the first statement of the application that ``--app`` names."""
+        for file in self.app_files:
+            if first := first_statement(file, self.facts)[0]:
+                return file, first, "<module>"
+        return None
+
+    @property
+    def app_files(self) -> list[str]:
+        """Return the files in which the user's code starts; of ``--app``, those of its module."""
+        roots: list[str] = self.facts.get("roots", [])
+        if not self.question.target.app:
+            return roots
+        module = self.question.target.app.partition(":")[0].replace(".", os.sep)
+        return [file for file in roots if file.endswith((f"{module}.py", f"{module}{os.sep}__init__.py"))]
 
     # patching
 
@@ -342,3 +374,7 @@ class Case:
             if each["most"] >= minimum and test(each["stack"]):
                 return each
         return None
+
+
+def _slashes(spot: Spot) -> str:
+    return str(spot[0]).replace("\\", "/")

@@ -111,8 +111,10 @@ def diagnose(
         what = "its code does" if unlike["copied"] else "the program fetches"
         notes.append(f"measured was {name}: what {what}{at} was not; name --app for that")
     if seen.result.get("unseen"):
+        loops = seen.result.get("off_sockets")
+        but = f" but those of an event loop{case.at(loops)}" if loops else ""
         notes.append(
-            f"the program has tried no HTTPS connection: measured was {seen.result.get('name')};"
+            f"the program has tried no HTTPS connection{but}: measured was {seen.result.get('name')};"
             " name a fetch of it with --app"
         )
     app, name = question.target.app, seen.result.get("name")

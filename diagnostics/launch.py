@@ -54,6 +54,7 @@ _AFTER_CLAIMING = 20.0  # seconds added to the limit of a probe
 _UNHEARD = 5.0  # seconds after --after in which an interpreter of a command must have started
 _UNLOADED = 15.0  # seconds after --after in which one of a command must have loaded gevent
 _UNUSED = 5.0  # seconds after --after in which one that has loaded gevent must use it
+_REBOOTS = 3  # workers that end before they serve, after which the next ones will do so, too
 _OUTPUT = 65536  # bytes at the end of the output that are searched for an error
 _MAKES_THREADS = r"^[^#]*\b(\w*Executor|ThreadPool|Thread|Timer)\("
 _DEAF = 12.0  # seconds after which a process that reacts to no signal is not waited for
@@ -510,6 +511,11 @@ class _Watch:
             if now > self._due + waits:
                 raise self._not_probed()
             return
+        if self._processes.unserved >= _REBOOTS:
+            raise ProbeError(
+                f"{self._shown}: its workers end before they come to serve, one after the other"
+                f"{self._last_output()}"
+            )
         if self._set_up.given_up(now):
             return
         why, pid = "", 0
@@ -578,6 +584,13 @@ class _Watch:
             return ProbeError(
                 f"{target.shown}: its requests ({at}) run in threads of the operating system, and none in a"
                 " greenlet: no verdict. Name a fetch that greenlets call: --app MODULE:CALLABLE"
+            )
+        if report["stage"] == "off-sockets":
+            at = where(report["spot"], report["facts"])
+            return ProbeError(
+                f"{target.shown}: its TLS connections ({at}) are those of an event loop (asyncio), which"
+                " is none of gevent's, and there are no others: no verdict. Name a fetch that greenlets"
+                " call: --app MODULE:CALLABLE"
             )
         if report["stage"] == "target":
             return UsageError(f"--app {target.app}: {text}")

@@ -28,11 +28,18 @@ def rate_limit(case: Case) -> Found | None:
         return None
     at = case.where(case.own_frame(parked["stack"]))
     took = f"{case.question.requests} requests took {case.judgement.wall:.2f} s"
+    lined = queued(case.observation.result, case.question.requests, case.judgement.concurrency)
+    behind = case.own_frame(lined["stack"]) if lined else None
+    others = f"{lined['most']} greenlets waited for each other{case.at(behind)}" if lined else ""
     how = "with a server of ours the time does not grow with its delay either"
     how = (how if case.observation.paced else "") if case.question.url else "however long the server does"
     return Found(
         at,
-        [", ".join(filter(None, [f"greenlets slept{ending('at', at)}; {took}", how])), case.served_line()],
+        [
+            ", ".join(filter(None, [f"greenlets slept{ending('at', at)}; {took}", how])),
+            others,
+            case.served_line(),
+        ],
     )
 
 

@@ -33,6 +33,15 @@ _MARKED = re.compile(r"^(\S+: )?(error|fatal)\b", re.IGNORECASE)
 _LOGGED = re.compile(
     r"^[=!_-]{3,}|^\W{0,3}(\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d|(DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL)\b)"
 )
+# What a server writes about the end of a worker, whatever the reason was that the worker has told.
+_EPILOGUE = re.compile(
+    r"\bReason: (Worker failed to boot|App failed to load)\.|\bWorker \(pid:\s*\d+\) "
+    r"|\bShutting down: Master|\bWorker exiting \(pid|\bBooting worker with pid"
+)
+# The level of a line of a log that tells of an error, with its text.
+_LEVEL = re.compile(r"^\W{0,3}\d{4}-.*?\[?\b(ERROR|CRITICAL)\b\]?:?\s+(\S.*)")
+_LAST = 3  # different lines of them that are shown
+_REFUSED = "HTTPS would be serialized here: "  # of a hook with ``exit_if_serial``: why the program ended
 _CHAINED = ("The above exception was", "During handling of the above")
 
 
@@ -40,15 +49,26 @@ def error_in(output: str) -> str:
     """Return the error in ``output`` in one line; the last statement where nothing looks like one."""
     written = _ESCAPES.sub("", output).splitlines()
     lines = [_DRAWN.sub("", _DRAWN.sub("", line.rstrip())) for line in written if not _RULE.match(line)]
+    lines = [line for line in lines if not _EPILOGUE.search(line)] or lines
+    if refused := next((line for line in lines if _REFUSED in line), ""):
+        return _cut(refused[refused.index(_REFUSED) :], _LONGEST)
     raised, end = _raised(lines)
     rest = lines[end:]
     telling = next((line for line in reversed(rest) if _TELLING.search(line)), "")
     if raised:
         return f"{_cut(raised, _BOTH)} … {_cut(telling, _BOTH)}" if telling else _cut(raised, _LONGEST)
+    if telling and _LEVEL.match(telling):
+        return _cut(_logged(rest), _LONGEST)
     if telling:
         number = len(rest) - 1 - rest[::-1].index(telling)
         return _cut(_joined(rest, _marked(rest, _start(rest, number))), _LONGEST)
     return _cut(_joined(lines, _start(lines, len(lines) - 1)), _LONGEST)
+
+
+def _logged(lines: Sequence[str]) -> str:
+    """Return the last different errors of a log; a worker that is started again logs the same again."""
+    found = {text.group(2): line for line in lines if (text := _LEVEL.match(line))}
+    return " … ".join(list(found.values())[-_LAST:])
 
 
 def _raised(lines: Sequence[str]) -> tuple[str, int]:

@@ -13,6 +13,10 @@ from diagnostics.waits import in_network
 
 __all__ = ["early_context", "early_waiting", "too_late"]
 
+_AMID = (
+    "gevent asks all objects for their class before it patches ssl, and one that loads itself lazily (a\n"
+    "proxy, a module, settings) imports the client then. Patch before it is made."
+)
 _CLIENTS = ("urllib3.util.ssl_", "urllib3", "requests")
 
 
@@ -30,10 +34,10 @@ def too_late(case: Case) -> Found | None:
     spot = _taken(case, keeper) if keeper else next(filter(None, spots), None)
     at = case.where(spot) or case.ssl_before_patch
     what = f"{keeper['module']} keeps the unpatched SSLContext; it" if keeper else "ssl"
-    return Found(
-        at,
-        [f"{what} was imported{ending('by', at)}", f"afterwards {case.patch_line()}", error_text(case)],
-    )
+    imported = f"{what} was imported{ending('by', at)}"
+    if keeper and case.seen["imports"].get(keeper["module"], {}).get("amid"):
+        return Found(at, [f"{imported}, amid the patching", case.patch_line(), error_text(case)], "", _AMID)
+    return Found(at, [imported, f"afterwards {case.patch_line()}", error_text(case)])
 
 
 def _in_ssl(case: Case) -> bool:

@@ -12,7 +12,16 @@ from typing import NamedTuple
 
 from diagnostics.evidence import Case
 from diagnostics.source_places import Spot, ending
-from diagnostics.waits import in_future, in_look_up, in_network, in_pool, in_sleep, in_turn, pool_made
+from diagnostics.waits import (
+    in_future,
+    in_look_up,
+    in_network,
+    in_pool,
+    in_queue,
+    in_sleep,
+    in_turn,
+    pool_made,
+)
 from downloader.core.redact import redact_url
 
 
@@ -103,7 +112,8 @@ def not_patched(case: Case) -> Found | None:
     app = case.question.target.app
     hint = f"checked was what importing {app.partition(':')[0]} makes of a process"
     hint += "; where a server patches for it, check the server's command, as in: -- gunicorn -k gevent …"
-    evidence = ["nothing of the standard library is gevent's", hint if app else "", *held]
+    unused = "" if case.imports_gevent or not app else "the application does not import gevent"
+    evidence = ["nothing of the standard library is gevent's", unused, hint if app else "", *held]
     return Found(case.where(case.subject), evidence)
 
 
@@ -303,6 +313,7 @@ _REAL_LOCK = (
 )
 # A line that waits for others.
 WAITING = re.compile(r"\bwith\b|\bacquire\b|\bwait\b|\bget\(|\bjoin\b")
+_TAKES = re.compile(r"\.(get|put)\(")
 _EXECUTORS = r"\bmax_workers\s*=|\b(\w*Executor|FuturesSession|ThreadPool)\("
 
 
@@ -329,7 +340,7 @@ def own_lock(case: Case) -> Found | None:
         spot = case.own_line(_EXECUTORS)
     spot = spot or case.own_frame(parked["stack"])
     for_them = " in a gevent.threadpool.ThreadPool" if case.in_threads else ""
-    summary = "the requests wait for each other in a pool of threads" if case.in_threads else ""
+    summary = _kind_of_turn(case, parked["stack"])
     return Found(
         case.where(spot),
         [
@@ -339,6 +350,18 @@ def own_lock(case: Case) -> Found | None:
         ],
         summary,
     )
+
+
+def _kind_of_turn(case: Case, stack: Sequence[Spot]) -> str:
+    """Return what the requests wait in, as a summary; "" for a lock, or anything else that is a line."""
+    if case.in_threads:
+        return "the requests wait for each other in a pool of threads"
+    if in_future(stack):
+        return "the requests wait for each other in an executor that has too few workers"
+    # A queue that is compiled has no frames.
+    if in_queue(stack) or (stack and _TAKES.search(case.text(stack[0]))):
+        return "the requests wait for each other in a queue of the application"
+    return ""
 
 
 def blocking(case: Case) -> Found | None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from diagnostics.agent.https_agent.choice import OVERSEES, UNUSED
+from diagnostics.agent.https_agent.choice import OVERSEES, UNSERVED, UNUSED
 from diagnostics.agent.https_agent.clocks import clock
 from diagnostics.agent.https_agent.life import SIGNAL
 
@@ -242,6 +242,11 @@ class Processes:
         """
         rest = [each for each in self._alive() if each.why != OVERSEES]
         return bool(rest) and all(0.0 < each.unused < since for each in rest)
+
+    @property
+    def unserved(self) -> int:
+        """Return how many workers of a server have ended before they came to serve."""
+        return sum(each.why == UNSERVED for each in self._all.values())
 
     @property
     def raised(self) -> Mapping[str, Any] | None:

@@ -61,6 +61,12 @@ def no_verdict(case: Case, cause: str) -> str:
         return ""
     if cause == "no-request":
         return f"its client sent no request to the URL of the probe. {_ADVICE}"
+    if cause == "certificate-not-trusted":
+        spot = case.own_frame(case.errors[0]["stack"]) if case.errors else None
+        return (
+            f"its client{case.at(spot)} has CA certificates of its own, which do not trust the server of"
+            " the probe: no verdict. Name a server that it trusts: --url URL"
+        )
     if cause != "unexplained" or not case.errors or not all(map(is_provoked, case.errors)):
         return ""
     first = case.errors[0]

@@ -93,10 +93,7 @@ def _before_requests(case: Case, line: str) -> list[Plan]:
             file = case.file(reached)
             place = {"place": "line", "file": file, "number": first, "last": last}
             return [Plan(line, f"in front of {case.line(file, first)}", place)]
-    roots = case.facts.get("roots", [])
-    if target.app:
-        module = target.app.partition(":")[0].replace(".", os.sep)
-        roots = [file for file in roots if file.endswith((f"{module}.py", f"{module}{os.sep}__init__.py"))]
+    roots = case.app_files
     if not roots:
         return []
     return [Plan(line, f"the last line of {case.shown(roots[-1])}", {"place": "end", "file": roots[-1]})]

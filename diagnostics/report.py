@@ -15,6 +15,8 @@ _STYLES = {
     "error": ("FAIL", "bold red"),
 }
 
+_IN_A_ROW = 1.5  # requests at once, on average; so few show nothing
+
 
 def show(question: Question, found: Diagnosis, console: Console, fixed: bool, profile: bool) -> None:
     """Print ``found`` to ``console``.
@@ -67,6 +69,8 @@ def headline(found: Diagnosis) -> str:
     for cause in found.causes:
         if cause.code == "no-request":
             return f"HTTPS was not measured: {cause.summary}"
+        if cause.code == "rate-limit" and found.concurrency < _IN_A_ROW:
+            return f"HTTPS is limited by a rate, and whether it is concurrent is not known: {took} {ratio}"
     return {
         "concurrent": f"HTTPS is concurrent: {took} {ratio}",
         "serialized": f"HTTPS is serialized: {took} {ratio}",

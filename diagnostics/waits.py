@@ -19,6 +19,7 @@ __all__ = [
     "in_look_up",
     "in_network",
     "in_pool",
+    "in_queue",
     "in_sleep",
     "in_turn",
     "limit_of",
@@ -96,6 +97,11 @@ def in_future(stack: Sequence[Spot]) -> bool:
     return any(
         spot[2] == "result" and _file(spot).endswith("concurrent/futures/_base.py") for spot in stack
     )
+
+
+def in_queue(stack: Sequence[Spot]) -> bool:
+    """Return whether it waits in a queue, for something to come or to be taken."""
+    return any(spot[2] in ("get", "put") and _file(spot).endswith("queue.py") for spot in stack[:8])
 
 
 def in_look_up(stack: Sequence[Spot]) -> bool:

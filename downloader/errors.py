@@ -98,6 +98,7 @@ class FetchError(Exception):
     back in all of --connect-timeout. ``turned_away``: the connection was closed before anything had come on
     it, or was ended with this as its only response (``turns_away``). ``sets_cookie``: which cookie the
     refusal changes first (``core.set_cookie.cookie_change``), "" for none, where nobody has read it yet.
+    ``outdated``: the request had waited for so long behind a redirect that its URL may not hold any more.
     ``cookie_came``: by now there is a cookie for the request that it was sent without, by its name;
     ``cookie_renewed``: by now it has other cookies, whatever their names.
     """
@@ -113,6 +114,7 @@ class FetchError(Exception):
         self.permanent = False
         self.unreachable = False
         self.turned_away = False
+        self.outdated = False
         self.sets_cookie = ""
         self.cookie_came = False
         self.cookie_renewed = False
@@ -138,12 +140,13 @@ class FetchError(Exception):
     @property
     def turns_away(self) -> bool:
         """Return whether a server may say so that it takes no more connections, if it ends a new one so."""
-        return self.answered and failure_kind(self.code).retry and not self.asks_to_wait
+        return self.answered and failure_kind(self.code).retry
 
     @property
     def transient(self) -> bool:
         """Return whether another attempt may succeed."""
-        return (failure_kind(self.code).retry or self.asks_to_wait) and not self.permanent
+        may = failure_kind(self.code).retry or self.asks_to_wait or (self.outdated and self.answered)
+        return may and not self.permanent
 
 
 class Blame(Enum):

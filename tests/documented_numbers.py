@@ -138,7 +138,8 @@ NUMBERS: Final[dict[str, tuple[str, ...]]] = {
         "{sources.lists.rows_csv._LONGEST:b} in the other formats",
         "nested more than {sources.lists.rows_jsonl._DEEPEST} deep",
         "One of more than {core.naming._NAME_BYTES} bytes fails as `bad-name`",
-        "Up to {reporting.manifest_formats._MOST_COLUMNS:,}; values of several types",
+        "Up to {core.column_types.MOST_COLUMNS:,}; values of several types",
+        "Up to {core.column_types.MOST_COLUMNS:,} columns are kept",
         "a worker begins with {core.connection_limit.FIRST} requests in flight, "
         "with {core.connection_limit._FIRST_OF_MANY} if the source is a list over many hosts "
         "({core.connection_limit.MANY_HOSTS:w} or more), "

@@ -1,7 +1,8 @@
-"""The client is of httpx2, what httpx has become: with room for one connection, or with a hook that waits."""
+"""The client is of httpx2, what httpx has become: with a narrow pool, a hook, or a transport that wraps one."""
 
 import contextlib
 import socket
+import ssl
 import sys
 import time
 
@@ -19,11 +20,32 @@ def wait(request):
     _sleep(0.05)
 
 
+class Wraps(httpx2.BaseTransport):
+    __slots__ = ("inner",)
+
+    def __init__(self):
+        self.inner = [httpx2.HTTPTransport(verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))]
+
+    def handle_request(self, request):
+        return self.inner[0].handle_request(request)
+
+
+class Hides(httpx2.BaseTransport):
+    def __init__(self):
+        inner = httpx2.HTTPTransport(verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+        self.handled = inner.handle_request
+
+    def handle_request(self, request):
+        return self.handled(request)
+
+
 def main():
     kind = sys.argv[1]
     limits = httpx2.Limits(max_connections=1 if kind == "one" else 100)
     hooks = {"request": [wait]} if kind == "hook" else {}
-    client = httpx2.Client(limits=limits, event_hooks=hooks, timeout=60)
+    transports = {"wrapped": Wraps, "hidden": Hides}
+    transport = transports[kind]() if kind in transports else None
+    client = httpx2.Client(limits=limits, event_hooks=hooks, timeout=60, transport=transport)
     listener = socket.create_server(("localhost", 0))  # of which nobody accepts connections
     host = "https://localhost:%d" % listener.getsockname()[1]
 
@@ -49,11 +71,24 @@ RUNS = [
     {
         "name": "one",
         "COMMAND": ["python", "httpx2_clients.py", "one"],
-        "EXPECT": {"verdict": "serialized", "cause": "pool-of-one", "where": "httpx2_clients.py:26"},
+        "EXPECT": {"verdict": "serialized", "cause": "pool-of-one", "where": "httpx2_clients.py:48"},
     },
     {
         "name": "hook",
         "COMMAND": ["python", "httpx2_clients.py", "hook"],
-        "EXPECT": {"verdict": "serialized", "cause": "blocking-call", "where": "httpx2_clients.py:19"},
+        "EXPECT": {"verdict": "serialized", "cause": "blocking-call", "where": "httpx2_clients.py:20"},
+    },
+    {
+        "name": "wrapped",
+        "COMMAND": ["python", "httpx2_clients.py", "wrapped"],
+        "EXPECT": {"verdict": "concurrent"},
+    },
+    {
+        "name": "hidden",
+        "COMMAND": ["python", "httpx2_clients.py", "hidden"],
+        "EXPECT": {
+            "verdict": "none",
+            "error": "*its client at httpx2_clients.py:39 has CA certificates of its own*--url URL",
+        },
     },
 ]

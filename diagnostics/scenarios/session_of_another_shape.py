@@ -1,4 +1,4 @@
-"""The session puts a base URL in front, returns what it has parsed, or checks the answer."""
+"""The session puts a base URL in front, returns what it has parsed, checks the answer, or has slots."""
 
 import contextlib
 import sys
@@ -30,17 +30,25 @@ class Versioned(requests.Session):
         return super().request(method, HOST + "/v1" + path, **kwargs)
 
 
+class Slotted(requests.Session):
+    __slots__ = ("token",)
+
+    def request(self, method, path, **kwargs):
+        return super().request(method, path, headers={"Authorization": self.token}, **kwargs)
+
+
 def check(response, *args, **kwargs):
     if response.text != "as expected":
         raise ValueError("unexpected answer %r" % response.text[:20])
 
 
 def main():
-    session = {"base": WithBase, "parsed": Parses, "version": Versioned}.get(
+    session = {"base": WithBase, "parsed": Parses, "version": Versioned, "slots": Slotted}.get(
         sys.argv[1], requests.Session
     )()
     session.base = HOST
-    prefix = ""
+    session.token = "secret"
+    prefix = HOST if sys.argv[1] == "slots" else ""
     if sys.argv[1] == "answer":
         session.hooks["response"].append(check)
         prefix = HOST
@@ -79,7 +87,12 @@ RUNS = [
         "COMMAND": ["python", "session_of_another_shape.py", "answer"],
         "EXPECT": {
             "verdict": "none",
-            "error": "*failed with ValueError: unexpected answer 'x*(session_of_another_shape.py:35)*--url URL*",
+            "error": "*failed with ValueError: unexpected answer 'x*(session_of_another_shape.py:42)*--url URL*",
         },
+    },
+    {
+        "name": "slots",
+        "COMMAND": ["python", "session_of_another_shape.py", "slots"],
+        "EXPECT": {"verdict": "concurrent"},
     },
 ]

@@ -10,7 +10,7 @@ from signal import SIGKILL
 from downloader.core.cgroups import MemoryLimit, cpu_quota, memory_limit, oom_kills
 from downloader.core.units import show_size
 
-__all__ = ["memory_allowance", "usable_cpus", "why_killed"]
+__all__ = ["memory_allowance", "usable_cpus", "usable_memory", "why_killed"]
 
 
 def usable_cpus() -> int:
@@ -35,6 +35,13 @@ def _cpu_quota() -> float:
 def memory_allowance() -> MemoryLimit | None:
     """Return the memory limit of this process's control group, None without one."""
     return memory_limit(_read)
+
+
+def usable_memory() -> int:
+    """Return how many bytes of memory the machine has, or the control group of this process allows."""
+    size = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    allowed = memory_allowance()
+    return min(size, allowed.size) if allowed is not None else size
 
 
 def why_killed(signal: int, remedy: str) -> str:

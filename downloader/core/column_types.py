@@ -15,6 +15,7 @@ import msgspec
 __all__ = [
     "EXACT_AS_FLOAT",
     "LARGEST_INT",
+    "MOST_COLUMNS",
     "OTHER",
     "UNKNOWN",
     "ColumnTypes",
@@ -30,6 +31,8 @@ OTHER: Final = "list.other"
 """The column of a table that has, as a JSON object, the values for which it has no column of their type."""
 UNKNOWN: Final = "unknown"
 """The kind of a column without a value."""
+MOST_COLUMNS: Final = 1000
+"""Columns that are kept: every row has them, and every table has one for each."""
 LARGEST_INT: Final = 2**63 - 1
 EXACT_AS_FLOAT: Final = 2**53
 _NUMBERS: Final = frozenset({"int", "uint", "float"})

@@ -17,6 +17,7 @@ from urllib.parse import unquote
 from downloader.core.redact import (
     SHORTEST,
     credentials_in,
+    forms_of,
     is_secret_param,
     pattern_of,
     redact_url,
@@ -188,20 +189,23 @@ class Echoes:
         """Return whether there are credentials of all requests."""
         return bool(self._own)
 
-    def cut(self, text: str, url: str = "", headers: Headers = ()) -> str:
+    def cut(self, text: str, url: str = "", headers: Headers = (), hops: Iterable[str] = ()) -> str:
         """Return ``text``, which a server has sent, without the credentials that it was sent.
 
-        ``url``, ``headers``: of the request, which may have some of its own. Of a URL that has one in a
-        spelling of its own, its origin is left; of another text nothing.
+        ``url``, ``headers``: of the request, which may have some of its own, as may the URLs ``hops``, to
+        which it was redirected. Of a URL that has one in a spelling of its own, its origin is left; of
+        another text nothing.
         """
-        own = self._of(url, headers) if text else ()
+        of_request = _secrets_of((url, *hops), headers) if text else ()
+        if of_request and not _has_any(text, of_request):
+            of_request = ()  # hardly any is there; a pattern of long signatures takes a millisecond
+        own = (*self._own, *of_request) if text else ()
         pattern = pattern_of(own) if own else None
         if pattern is None:
             return text
         found = pattern.sub(_CUT, text)
         if self._coded is not None:
             found = self._coded.sub(_CUT, found)
-        of_request = own[len(self._own) :]
         if self._is_there(pattern, of_request, found):
             origin = _ORIGIN(found)
             return f"{origin[0]}/{_CUT}" if origin and not pattern.search(unquote(origin[0])) else _CUT
@@ -230,28 +234,47 @@ class Echoes:
         for plain in _layers(text):
             if pattern.search(plain) or (self._coded is not None and self._coded.search(plain)):
                 return True
-            if any(form in plain for secret in of_request for form in _codings(secret)):
+            if _is_coded_in(plain, of_request):
                 return True
         return False
 
-    def cut_url(self, at: str, url: str = "", headers: Headers = ()) -> str:
+    def cut_url(self, at: str, url: str = "", headers: Headers = (), hops: Iterable[str] = ()) -> str:
         """Return the URL ``at``, to which a server has redirected, without all that may be secret."""
         # In this order: a part of a credential may look like the name of a parameter, whose value is cut.
-        return redact_url(self.cut(at, url, headers))
+        shown = redact_url(self.cut(at, url, headers, [hop for hop in hops if hop != at]))
+        # Its own credentials, once more: they are where they should be, and hardly ever elsewhere.
+        return self.cut(shown, at)
 
     def has(self, text: str) -> bool:
         """Return whether ``text`` has a credential of the run, as ``cut_all`` finds it."""
         pattern = pattern_of(self._own) if self._own else None
         return pattern is not None and (self._is_there(pattern, (), text) or self._is_coded_twice(text))
 
-    def _of(self, url: str, headers: Headers) -> tuple[str, ...]:
-        """Return the credentials of the run, and those of a request to ``url`` with ``headers``."""
-        own = self._own
+
+def _has_any(text: str, secrets: tuple[str, ...]) -> bool:
+    """Return whether ``text`` has one of ``secrets``, in whatever coding."""
+    for plain in _layers(text):
+        folded = plain.casefold()
+        if any(form.casefold() in folded for secret in secrets for form in forms_of(secret)):
+            return True
+        if _is_coded_in(plain, secrets):
+            return True
+    return False
+
+
+def _is_coded_in(text: str, secrets: tuple[str, ...]) -> bool:
+    return any(form in text for secret in secrets for form in _codings(secret))
+
+
+def _secrets_of(urls: Iterable[str], headers: Headers) -> tuple[str, ...]:
+    """Return the credentials of a request to ``urls``, one after the other, with ``headers``."""
+    found: list[str] = []
+    for url in urls:
         if "=" in url or "@" in url:
-            own = (*own, *_secrets_of_url(url))
-        if headers:
-            own = (*own, *secrets_of_headers(headers))
-        return own
+            found += _secrets_of_url(url)
+    if headers:
+        found += secrets_of_headers(headers)
+    return tuple(dict.fromkeys(found))
 
 
 def _secrets_of_url(url: str) -> list[str]:

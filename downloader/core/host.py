@@ -88,11 +88,14 @@ class Host:
         """Remove and return a job from another place in the queue for each failed round.
 
         What the host does with it is to say whether the host is down. Neighbours in a list may have one
-        fault in common.
+        fault in common. Every other time it is the first one, if another client is to try that than the
+        rest: it may be let in, with a cookie.
         """
-        index = int(len(self.queue) * (self.rounds * _GOLDEN % 1.0))
-        job = self.queue[index]
-        del self.queue[index]
+        queue = self.queue
+        other = self.rounds % 2 == 1 and queue[0].path is None and queue[-1].path is not None
+        index = 0 if other else int(len(queue) * (self.rounds * _GOLDEN % 1.0))
+        job = queue[index]
+        del queue[index]
         return job
 
     @property

@@ -25,6 +25,7 @@ is requested all the same, with its own retries, as no file may end with a statu
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -48,10 +49,11 @@ _UNREACHED_AT_FIRST: Final = (
 class Trouble:
     """The failures of one host, and the successes since the first of them.
 
-    ``streak``: first attempts that have failed since the last success; ``failures``, ``successes``: before
-    that. ``unreached``: failures to reach it since it was last reached, the first of them by a request sent
-    at ``unreached_since``. ``turned_away``, ``turned_away_since``: the same of connections that were closed
-    before anything had come; ``turned_away_in_a_row``: those since a new connection was last served.
+    ``streak``: first attempts that have failed since the last success, the first of them sent at
+    ``streak_began``; ``failures``, ``successes``: before that. ``unreached``: failures to reach it since it
+    was last reached, the first of them by a request sent at ``unreached_since``. ``turned_away``,
+    ``turned_away_since``: the same of connections that were closed before anything had come;
+    ``turned_away_in_a_row``: those since a new connection was last served.
     ``crowded``: so its files wait for a connection. ``reached_in``: the failed
     round in which it was last reached. ``given_up``: see the module. ``recovered_at``: when a retry last
     succeeded. ``begun_again``: how often its failed rounds began again, since others were answered.
@@ -60,6 +62,7 @@ class Trouble:
     successes: int = 0
     failures: int = 0
     streak: int = 0
+    streak_began: float = 0.0
     unreached: int = 0
     unreached_since: float = 0.0
     turned_away: int = 0
@@ -72,15 +75,18 @@ class Trouble:
     begun_again: int = 0
     throttle: Throttle = field(default_factory=Throttle)
 
-    def succeeded(self, count: int, now: float, *, again: bool = False) -> None:
-        """Record ``count`` successful requests; ``again``: the last of them was a retry."""
+    def succeeded(self, count: int, began: float, now: float, *, again: bool = False) -> None:
+        """Record ``count`` successful requests.
+
+        ``began``: when the last of them was sent; ``again``: it was a retry.
+        """
         if again:
             self.recovered_at = now
         self.failures += self.streak
         self.successes += count
         self.streak = self.unreached = self.turned_away = self.reached_in = self.begun_again = 0
         self.given_up = False
-        self.throttle.record(now, good=count)
+        self.throttle.succeeded(now, began, count)
 
     def blames_host(
         self,
@@ -89,19 +95,23 @@ class Trouble:
         fresh: bool,
         answered: bool,
         down: bool,
+        began: float,
         now: float,
+        serves: Callable[[float], bool],
         timed_out: bool = False,
     ) -> bool:
         """Record a failure; return whether the host is to blame for it, not only the file.
 
         ``fresh``: it was the file's first attempt. ``answered``: the host has ever answered. ``down``: it
-        was to blame for the failure before this one, and nothing has succeeded since. ``timed_out``: no
+        was to blame for the failure before this one, and nothing has succeeded since. ``began``: when the
+        request was sent. ``serves`` returns whether the host sends, or has sent, a file that was requested
+        after a time, and that is not counted as a success yet: it takes long. ``timed_out``: no
         connection in all of the time for it; that is about connections, not about the rate of requests.
         """
         if blame is Blame.HOST:
             self.unreached += 1
             if answered and not timed_out:
-                self.throttle.record(now, refused=1)
+                self.throttle.was_refused(now, began)
             return down or not answered or self.unreached >= _UNREACHED_IN_A_ROW
         if blame is not Blame.EITHER:
             return False
@@ -109,11 +119,17 @@ class Trouble:
         if self.given_up or down:
             return not self.given_up
         if fresh or now - self.recovered_at < _RECOVERS:
-            self.throttle.record(now, refused=1)
+            self.throttle.was_refused(now, began)
         if not fresh:
             return False
+        if not self.streak:
+            self.streak_began = began
         self.streak += 1
         if self.streak < _IN_A_ROW or self.streak < self._unlikely():
+            return False
+        if serves(self.streak_began):
+            self.failures += self.streak
+            self.streak = 0
             return False
         self.throttle.discard(now)
         return True

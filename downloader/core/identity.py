@@ -20,6 +20,7 @@ __all__ = ["Identity", "identify_list", "identify_server"]
 _PORTS = {"http": 80, "https": 443}
 # Redacted from messages as if they were secrets, but they may select what is listed.
 _MAY_SELECT = frozenset({"code", "key", "session", "sid"})
+_NAMING = 6  # the rules for parameters that are secret: those of the digests in journals
 
 
 class Identity(NamedTuple):
@@ -71,4 +72,4 @@ def _normal(url: str) -> str:
 
 def _is_credential(part: str) -> bool:
     name = part.partition("=")[0]
-    return name.lower() not in _MAY_SELECT and is_secret_param(name)
+    return name.lower() not in _MAY_SELECT and is_secret_param(name, _NAMING)

@@ -135,7 +135,7 @@ class Preemption:
         """
         found = []
         for each in self._slow:
-            mark, least = self._marks[each.key], max(_SILENT, self.allotment(each.job))
+            mark, least = self._marks[each.key], max(_SILENT, self._allotted(each))
             slow_for = self._clock - mark.at
             if slow_for >= max(least, mark.at - mark.began) and self._clock - mark.told >= least:
                 mark.told = self._clock
@@ -154,9 +154,16 @@ class Preemption:
         if chosen:
             self._preempted_at = self._clock
 
-    def allotment(self, job: Job) -> float:
-        """Return the seconds in which a request for ``job`` must receive ``WORTH`` bytes, or end."""
-        finishing = self._clock - self._finished_at < _RECENT
+    def _allotted(self, each: Held) -> float:
+        return self.allotment(each.job, self._marks[each.key].at)
+
+    def allotment(self, job: Job, at: float = 0.0) -> float:
+        """Return the seconds in which a request for ``job`` must receive ``WORTH`` bytes, or end.
+
+        ``at``: when it got them. Only what has ended since then shows that not everything is held up.
+        """
+        ended = self._finished_at
+        finishing = self._clock - ended < _RECENT and ended - at >= _SHORTEST / 2
         helped = self._helped and self._clock - self._preempted_at < _SILENT
         least = _SHORTEST if finishing or helped else _SILENT
         usual = max(self._usual, self._slowest(job.host.key)) * _TIMES_USUAL
@@ -207,7 +214,7 @@ class Preemption:
             self._helped = False
 
     def _is_slow(self, each: Held) -> bool:
-        return self._clock - self._marks[each.key].at >= self.allotment(each.job)
+        return self._clock - self._marks[each.key].at >= self._allotted(each)
 
     def _excess(self, slow: list[Held], kept: int) -> list[Held]:
         """Return those of ``slow`` that are more than ``kept``, the slowest first, of equals the latest."""
@@ -223,7 +230,7 @@ class Preemption:
         for each in sorted(slow, key=order):
             host = each.job.host
             count = taken.get(host.key, 0)
-            if count < self._most_of(host, self.allotment(each.job)):
+            if count < self._most_of(each):
                 taken[host.key] = count + 1
                 chosen.append(each)
                 if len(chosen) == most:
@@ -233,9 +240,16 @@ class Preemption:
         self._lost.update({key: (self._clock, count) for key, count in taken.items()})
         return chosen
 
-    def _most_of(self, host: Host, allotment: float) -> int:
-        """Return how many requests ``host`` may lose now."""
-        if self._now - host.answered < max(_RECENT, allotment / _TIMES_USUAL):
+    def _most_of(self, slow: Held) -> int:
+        """Return how many requests the host of ``slow`` may lose now.
+
+        All of them where it goes on answering others. That it has answered before ``slow`` was sent, or
+        soon after, says nothing: it may be held up since.
+        """
+        host, allotment = slow.job.host, self._allotted(slow)
+        silent, slow_for = self._now - host.answered, self._clock - self._marks[slow.key].at
+        part = allotment / _TIMES_USUAL
+        if silent < max(_RECENT, part) and slow_for - silent >= part:
             return host.active
         at, count = self._lost.get(host.key, (-allotment, 0))
         if self._clock - at < allotment:

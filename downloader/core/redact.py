@@ -18,6 +18,7 @@ __all__ = [
     "NAMING",
     "SHORTEST",
     "credentials_in",
+    "forms_of",
     "is_secret_param",
     "pattern_of",
     "precedes_host",
@@ -27,12 +28,14 @@ __all__ = [
     "without_secrets",
 ]
 
-NAMING: Final = 6
+NAMING: Final = 8
 """The rules for names of a job that begins now (``storage.records.JobSpec``); earlier jobs keep theirs."""
 SHORTEST: Final = 4
 """Characters of a secret that is cut wherever it stands."""
 _MORE_SECRETS: Final = 4  # from these rules on, more parameters count as secrets
 _BY_THE_RFC: Final = 5  # from these on, a login is where RFC 3986 has it
+_STILL_MORE_SECRETS: Final = 7  # from these on, further parameters count as secrets
+_BY_WORDS: Final = 8  # from these on, the last words of a name count
 
 _CUT: Final = "***"
 _ROUNDS: Final = 4
@@ -76,10 +79,99 @@ _MORE_ENDS: Final = tuple(
     for kind in ("access", "auth", "private", "subscription", "shared")
     for mark in ("_", "")
 )
+# Signatures and keys of stores and of single sign-on that have names of their own.
+_STILL_MORE_NAMES: Final = frozenset(
+    {
+        *("tempauth", "rlkey", "tok", "bearer", "creds", "sessid", "mac"),
+        *("samlresponse", "samlrequest", "assertion", "client_assertion"),
+        *("ossaccesskeyid", "q_ak"),
+    }
+)
+_STILL_MORE_PARTS: Final = ("csrf", "xsrf")
+# Short ones of their own: the signature of Discord, keys and tokens of Zoom.
+_SHORT_NAMES: Final = frozenset({"hm", "zak", "tk", "sess"})
+_STILL_MORE_ENDS: Final = ("sig", "license_key", "access_key_id", "accesskeyid")
+# With which words a name ends, joined: `service_ticket`, `pass-phrase`, `oobCode`, `sessionkey`.
+_LAST_WORDS: Final = frozenset(
+    {
+        *("pass", "passphrase", "ticket", "otp", "totp", "hotp", "tkn", "tok", "jwt", "authn", "authz"),
+        *("assertion", "verifier", "sid", "sessid", "sessionid", "cfclearance"),
+        *("cred", "creds", "credential", "credentials"),
+        *("auth", "oauth", "cookie", "session", "sess", "bearer", "pw", "pat"),
+    }
+    | {f"{kind}pass" for kind in ("user", "db", "ftp", "smtp", "mail", "proxy", "admin", "root", "login")}
+    | {f"{kind}pw" for kind in ("user", "db", "ftp", "smtp", "mail", "proxy", "admin", "root", "login")}
+    | {f"{kind}auth" for kind in ("http", "basic", "proxy", "user", "web", "api", "db", "login")}
+    | {f"{kind}{what}" for kind in ("user", "auth", "login", "web") for what in ("session", "cookie")}
+    | {"sessioncookie"}
+    # Keys that name a row or an object (`sort_key`, `object_key`) are none, nor are public ones.
+    | {
+        f"{kind}key"
+        for kind in (
+            *("session", "encryption", "decryption", "enc", "aes", "rsa", "ssh", "mac", "signing"),
+            *("master", "webhook", "app", "api", "access", "secret", "private", "shared", "pass"),
+            *("license", "licence", "auth", "sso", "jwt", "account", "client", "server", "stream"),
+            *("unlock", "download", "subscription", "fastly", "kaggle"),
+        )
+    }
+    # Those of countries, posts, errors are none; some have one that is called `pin_code`.
+    | {
+        f"{kind}code"
+        for kind in (
+            *("user", "device", "verify", "verification", "reset", "activation", "confirm", "confirmation"),
+            *("otp", "totp", "oob", "mfa", "sms", "auth", "login", "access", "unlock", "recovery"),
+            *("backup", "invite"),
+        )
+    }
+)
+_LAST_LETTERS: Final = ("pwd", "pswd")  # of the last word, which may be several: `userpwd`
+_FIRST_LETTERS: Final = ("saml", "aspsessionid")
+# Words that only begin with, or have in them, the letters of one that counts.
+_ORDINARY: Final = re.compile(
+    r"secretar[a-z]*|secretions?|secretes?|secreted"
+    r"|signals?|signal(?:ing|strength)|sigmas?|sigmoids?|signif[a-z]+|sign(?:up|in|out|off|on|age|post)s?"
+    r"|(?:de)?tokeni[sz](?:e|es|ed|er|ers|ing|ation)"
+).fullmatch
+# Together with the word before them: numbers of tokens, tickets of travellers, steps and filters.
+_ORDINARY_PAIRS: Final = frozenset(
+    {f"sign {what}" for what in ("up", "in", "out", "off", "on", "language", "time")}
+    | {
+        f"{kind} tokens"
+        for kind in (
+            *("max", "min", "num", "n", "total", "count", "new", "prompt", "completion", "input", "output"),
+            *("budget", "reasoning", "thinking", "cached", "stop", "special"),
+        )
+    }
+    | {
+        f"{kind} pass"
+        for kind in (
+            *("boarding", "season", "day", "week", "month", "travel", "rail", "train", "bus", "ski"),
+            *("lift", "mountain"),
+            *("low", "high", "band", "all", "first", "second", "third", "last", "one", "two", "single"),
+            *("multi", "forward", "backward", "render", "shadow", "by"),
+        )
+    }
+)
+# Of names that end so, the value says something about a secret, and is none.
+_ABOUT: Final = frozenset(
+    {
+        *("count", "counts", "limit", "limits", "length", "len", "size", "type", "version", "method"),
+        *("algorithm", "algo", "alg", "expires", "expiry", "ttl", "budget", "usage"),
+    }
+)
 # Too common in prose and in reprs (`code=404`) to be cut unless a `?` or `&` precedes them.
-_WEAK: Final = frozenset({"code", "key", "session", "sid", "pass", "ticket", "otp"})
+_WEAK: Final = frozenset(
+    {
+        *("code", "key", "session", "sid", "pass", "ticket", "otp", "mac", "tok", "bearer", "assertion"),
+        *("verifier", "cred", "hm", "tk"),
+    }
+)
 
 _NAME_JUNK: Final = re.compile(r"[\x00-\x20\x7f\"'\\]+")
+# What ends a word of a name: a separator, or the case of its letters.
+_BETWEEN_WORDS: Final = re.compile(r"[\[\]._:\- ]+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_KEPT_BETWEEN_WORDS: Final = re.compile(f"({_BETWEEN_WORDS.pattern})")
+_DIGITS: Final = "0123456789"
 _BRACKETS: Final = re.compile(r"[\[\]]+")
 _SEPARATOR: Final = re.compile(r"([?&;#])")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://")
@@ -133,18 +225,54 @@ def _unquoted(text: str) -> str:
     return text
 
 
+def _clean_name(name: str) -> str:
+    return _NAME_JUNK.sub("", _unquoted(name).replace("+", " "))
+
+
 def _plain_name(name: str) -> str:
-    name = _NAME_JUNK.sub("", _unquoted(name).replace("+", " ")).lower().replace("-", "_")
+    name = _clean_name(name).lower().replace("-", "_")
     return name[2:] if name.startswith("x_") else name
+
+
+def _ends_secretly(name: str) -> bool:
+    """Return whether the last word of the name of a parameter, or the last two, are in ``_LAST_WORDS``.
+
+    A number behind the last word makes no difference.
+    """
+    words = [word.lower() for word in _BETWEEN_WORDS.split(_clean_name(name)) if word]
+    if not words:
+        return False
+    words[-1] = words[-1].rstrip(_DIGITS) or words[-1]
+    return words[-1].endswith(_LAST_LETTERS) or not _LAST_WORDS.isdisjoint((words[-1], "".join(words[-2:])))
+
+
+def _without_ordinary(name: str) -> str:
+    """Return the name of a parameter with ``w`` for its ordinary words; "" if it only is about a secret.
+
+    Ordinary ones have the letters of one that counts: `signal`, `tokenizer`, `max_tokens`, `boarding_pass`.
+    """
+    clean = _clean_name(name)
+    pieces = _KEPT_BETWEEN_WORDS.split(clean)
+    words = [piece.lower() for piece in pieces[::2]]
+    if len(words) > 1 and words[-1] in _ABOUT and "[" not in clean:
+        return ""
+    for at, (before, word) in enumerate(pairwise(("", *words))):
+        if f"{before} {word}" in _ORDINARY_PAIRS:
+            pieces[2 * at] = pieces[2 * at - 2] = "w"
+        elif _ORDINARY(word):
+            pieces[2 * at] = "w"
+    return "".join(pieces)
 
 
 def is_secret_param(name: str, naming: int = NAMING) -> bool:
     """Return whether a query parameter (or header) of this name carries a secret.
 
     Case, percent-encoding, white space, ``-`` for ``_`` and a leading ``X-`` make no difference.
-    A name is secret if it is in ``_NAMES``, also within or before brackets, if it begins with ``sig``, or
-    if it contains ``token``, ``secret``, ``passw``, ``api_key``, ``hmac`` or ``signature``, or ends with
-    ``access_key`` or the like. Azure's sv, se, sp and sr are not secret.
+    A name is secret if it is in ``_NAMES``, also within or before brackets, if it begins or ends with
+    ``sig``, or if it contains ``token``, ``secret``, ``passw``, ``api_key``, ``hmac``, ``csrf`` or
+    ``signature``, or ends with ``access_key``, ``reset_code`` or other ``_LAST_WORDS``, also in camel case.
+    Words that only have those letters are not (``signal``, ``max_tokens``), nor is what ends with one that
+    says something about a secret (``token_type``), nor Azure's sv, se, sp and sr.
     """
     # Cached: the URLs of a list share a few names.
     return _is_secret(name, naming) if len(name) <= _LONGEST_NAME else _is_secret.__wrapped__(name, naming)
@@ -152,6 +280,13 @@ def is_secret_param(name: str, naming: int = NAMING) -> bool:
 
 @lru_cache(1024)
 def _is_secret(name: str, naming: int) -> bool:
+    found = _counts(name, naming)
+    if found and naming >= _BY_WORDS and (rest := _without_ordinary(name)) != name:
+        return _counts(rest, naming)
+    return found
+
+
+def _counts(name: str, naming: int) -> bool:
     plain = _plain_name(name)
     if plain in _NAMES or plain.startswith("sig") or any(part in plain for part in _PARTS):
         return True
@@ -160,15 +295,26 @@ def _is_secret(name: str, naming: int) -> bool:
         if plain.endswith(_MORE_ENDS) or any(part in plain for part in _MORE_PARTS):
             return True
         names |= _MORE_NAMES
+    if naming >= _STILL_MORE_SECRETS:
+        if plain.endswith(_STILL_MORE_ENDS) or any(part in plain for part in _STILL_MORE_PARTS):
+            return True
+        names |= _STILL_MORE_NAMES
+    if naming >= _BY_WORDS:
+        if plain.startswith(_FIRST_LETTERS) or _ends_secretly(name):
+            return True
+        names |= _SHORT_NAMES
     return plain in names or ("[" in plain and not names.isdisjoint(_BRACKETS.split(plain)))
 
 
 def _is_strong(name: str, naming: int) -> bool:
     """Return whether ``name=`` carries a secret even outside a query."""
     plain = _plain_name(name)
-    if plain.startswith("sig"):
+    if plain.startswith("sig") or (plain.endswith("sig") and "_" not in plain):
         return plain in ("sig", "signature")
-    return plain not in _WEAK and is_secret_param(plain, naming)
+    if plain in _WEAK:
+        return False
+    # A name in lower case has other words.
+    return is_secret_param(name, naming) or (naming < _BY_WORDS and is_secret_param(plain, naming))
 
 
 def _piece(piece: str, parameter: bool, query: bool, naming: int, strict: bool) -> tuple[str, bool]:
@@ -406,6 +552,26 @@ def spellings(secret: str) -> set[str]:
     return {secret, repr(secret)[1:-1], json.dumps(secret)[1:-1], *quoted, *lower}
 
 
+@lru_cache(1024)
+def forms_of(secret: str) -> tuple[str, ...]:
+    """Return what ``pattern_of`` looks for of one secret: nothing, if it has too few characters.
+
+    Its spellings, and what ``redact`` leaves where it has taken the beginning for the name of a parameter.
+    """
+    if len(secret) < SHORTEST:
+        return ()
+    whole = spellings(secret)
+    return (
+        *whole,
+        *(
+            f"{form[: sign.start()]}{mark}{_CUT}"
+            for form in whole
+            for sign in islice(_EQUAL_SIGN.finditer(form, SHORTEST), _MOST_NAMES)
+            for mark in ("=", "%3D")
+        ),
+    )
+
+
 @lru_cache(256)
 def pattern_of(secrets: tuple[str, ...]) -> re.Pattern[str] | None:
     """Return a pattern of ``secrets`` in their usual spellings and any case, the longest first.
@@ -413,16 +579,10 @@ def pattern_of(secrets: tuple[str, ...]) -> re.Pattern[str] | None:
     Also where ``redact`` has taken the beginning of one for the name of a parameter, and has cut the rest.
     Those of fewer than SHORTEST characters do not count; None if none does.
     """
-    forms = {form for secret in secrets if len(secret) >= SHORTEST for form in spellings(secret)}
+    forms = {form for secret in secrets for form in forms_of(secret)}
     if not forms:
         return None
-    found = [re.escape(form) for form in sorted(forms, key=len, reverse=True)]
-    found += [
-        rf"{re.escape(form[: sign.start()])}(?:=|%3D){re.escape(_CUT)}"
-        for form in forms
-        for sign in islice(_EQUAL_SIGN.finditer(form, SHORTEST), _MOST_NAMES)
-    ]
-    return re.compile("|".join(found), re.I)
+    return re.compile("|".join(map(re.escape, sorted(forms, key=len, reverse=True))), re.I)
 
 
 def _cut_value(hit: re.Match[str]) -> str:

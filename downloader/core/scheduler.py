@@ -359,9 +359,15 @@ class Scheduler(Generic[J]):
         host.active += 1
         return True
 
-    def await_place(self, host: Host, entered: Callable[[], None]) -> None:
-        """Wait for a place at ``host``, before its queue; ``entered`` is called when it is taken."""
-        host.guests.append(entered)
+    def await_place(self, host: Host, entered: Callable[[], None], *, first: bool = False) -> None:
+        """Wait for a place at ``host``, before its queue; ``entered`` is called when it is taken.
+
+        ``first``: also before others that wait so.
+        """
+        if first:
+            host.guests.insert(0, entered)
+        else:
+            host.guests.append(entered)
 
     def stop_waiting(self, host: Host, entered: Callable[[], None]) -> bool:
         """Wait no longer; return False if the place was taken already."""
@@ -396,17 +402,19 @@ class Scheduler(Generic[J]):
         """Time when ``take`` may return a job that it does not return now; infinity: after an event."""
         return self._timers[0][0] if self._timers else math.inf
 
-    def succeeded(self, host: Host, now: float, count: int = 1, *, again: bool = False) -> bool:
+    def succeeded(
+        self, host: Host, began: float, now: float, count: int = 1, *, again: bool = False
+    ) -> bool:
         """Record ``count`` successful requests to ``host``; return True if more may start now.
 
-        ``again``: the last of them was a retry.
+        ``began``: when the last of them was sent; ``again``: it was a retry.
         """
         host.answered = now
         trouble = host.trouble
         if trouble is None and host.allowed == host.limit and not host.resting:
             return False
         if trouble is not None:
-            trouble.succeeded(count, now, again=again)
+            trouble.succeeded(count, began, now, again=again)
             host.gap = trouble.throttle.gap
         if now < host.asked_until:
             # It was sent before the host asked for the pause, so it says nothing about the time since.

@@ -6,13 +6,17 @@ at nine tenths of the rate of successes. If fewer fail then, the pace is kept, i
 few fail, and lowered at once when many do (as in TCP; the AWS SDKs pace requests so). If as many fail, it
 is not the rate: these files fail at any, and the pace is given up. Their share is remembered.
 
+A refusal may come at once, and a file after seconds, or the reverse, and where all take long they come in
+waves. So a measurement lasts for twice as long as the slower of the two; else nearly all requests would
+seem to fail until the first files have come, and few to succeed.
+
 Pure state: the time (seconds, monotonic) is passed in.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import sqrt
+from math import inf, sqrt
 from typing import Final
 
 __all__ = ["Throttle"]
@@ -30,6 +34,7 @@ _RAISE: Final = 1.1
 _STEEPEST: Final = 4.0  # how much longer the gap becomes at once
 _SLOWEST: Final = 1.0  # requests a second
 _FORGET: Final = 0.125
+_LONGEST_LATENCY: Final = 10.0  # seconds that count of what a file took: a large one says little
 
 
 @dataclass(slots=True)
@@ -39,7 +44,8 @@ class Throttle:
     ``gap``: seconds between two requests, 0 if they are not paced. ``helps``: fewer requests fail at
     this pace. ``share``: of requests that fail at any rate. ``before``: of those that failed before the
     pace was lowered; ``steps``: how often it was since. ``unpaced``: requests a second before.
-    ``good``, ``refused``: of the measurement that began at ``since``.
+    ``good``, ``refused``: of the measurement that began at ``since``. ``good_takes``, ``refusal_takes``:
+    seconds, lately; infinity before the first.
     """
 
     gap: float = 0.0
@@ -51,22 +57,35 @@ class Throttle:
     good: int = 0
     refused: int = 0
     since: float = 0.0
+    good_takes: float = inf
+    refusal_takes: float = inf
 
-    def record(self, now: float, *, good: int = 0, refused: int = 0) -> None:
-        """Record ``good`` requests that succeeded, and ``refused`` ones that failed."""
+    def succeeded(self, now: float, began: float, count: int) -> None:
+        """Record ``count`` requests that succeeded, of which the last was sent at ``began``."""
+        self.good_takes = _newer(self.good_takes, now - began)
+        self._record(now, count, 0)
+
+    def was_refused(self, now: float, began: float) -> None:
+        """Record a request, sent at ``began``, that failed."""
+        self.refusal_takes = _newer(self.refusal_takes, now - began)
+        self._record(now, 0, 1)
+
+    def _record(self, now: float, good: int, refused: int) -> None:
         if now < self.since:
             return
-        if not self.good + self.refused or now - self.since > 2 * _LONGEST:
+        takes = max(self.good_takes, self.refusal_takes)
+        longest, shortest = max(_LONGEST, 2 * takes), max(_SHORTEST, 2 * takes)
+        if not self.good + self.refused or now - self.since > 2 * longest:
             self.discard(now)
         self.good += good
         self.refused += refused
         count, elapsed = self.good + self.refused, now - self.since
-        if not self.good and elapsed < _LONGEST:
+        if not self.good and elapsed < longest:
             return  # a limit lets some through
         enough = max(_OUTCOMES, _FAILED / self.before) if self.steps else _OUTCOMES
-        if (count >= enough and elapsed >= _SHORTEST) or (self.gap and elapsed >= _LONGEST):
+        if (count >= enough and elapsed >= shortest) or (self.gap and elapsed >= longest):
             self._judge(self.refused / count, self.good / elapsed, count / elapsed)
-            self.discard(now + _SHORTEST if self.gap else now)
+            self.discard(now + max(_SHORTEST, takes) if self.gap else now)
 
     def discard(self, now: float) -> None:
         """Begin another measurement at ``now``."""
@@ -104,3 +123,8 @@ class Throttle:
             self.gap = max(1 / max(succeeding * _BELOW, _SLOWEST), self.gap)
         else:  # what the host takes is not known, only that it is less
             self.gap = min(self.gap * _STEEPEST, 1 / _SLOWEST)
+
+
+def _newer(mean: float, took: float) -> float:
+    took = min(took, _LONGEST_LATENCY)
+    return took if mean == inf else mean + (took - mean) * _FORGET

@@ -12,7 +12,7 @@ patching.require()
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from time import monotonic, time
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 import gevent
@@ -47,7 +47,10 @@ from downloader.sinks.checked_writer import CheckedWriter
 from downloader.sinks.sink import Unprepared
 from downloader.sources.source import Request
 
-__all__ = ["Fetched", "Postponed", "RequestsClient"]
+__all__ = ["Fetched", "Places", "Postponed", "RequestsClient", "Turn"]
+
+_FRESH = 1.0  # seconds for which a redirect is taken to hold
+_MOST_RETURNS = 3  # to the first host, in one attempt
 
 _SMALL = 64 << 10
 _DRAIN = 1.0  # seconds to wait for a small body that is not stored
@@ -83,18 +86,64 @@ class Postponed(Exception):
         self.unknown = unknown
 
 
+class Turn(NamedTuple):
+    """When a request may be sent to another host (seconds, monotonic).
+
+    ``waited``: how long it has waited for that.
+    """
+
+    at: float
+    waited: float = 0.0
+
+
+class Places(Protocol):
+    """The places of redirected requests at hosts, each given by the key of its origin.
+
+    Both methods raise FetchError if the host takes no request.
+    """
+
+    def move(self, before: str, after: str, hops: int, *, patient: bool = True) -> Turn:
+        """Wait until a request that was sent to ``before`` may be sent to ``after``, after ``hops``.
+
+        ``patient``: also while ``after`` is paused, for some time.
+        """
+
+    def back(self, first: str, hops: int) -> float:
+        """Return when the request may be sent to ``first`` again; ``hops`` led to its present place."""
+
+
+class _Attempt(NamedTuple):
+    """The clock of the deadline of an attempt, and the URLs that it was redirected to so far.
+
+    These may have credentials, of which the servers behind them know.
+    """
+
+    clock: gevent.Timeout
+    hops: list[str]
+
+
+class _Opened(NamedTuple):
+    """A response whose body is not read, its URL, and the key of its origin.
+
+    ``redirected``: the URL is not the first one. ``requests``: how many were sent.
+    """
+
+    response: Any
+    url: str
+    key: str
+    redirected: bool
+    requests: int
+
+
 class RequestsClient:
     """A client that fetches files through ``session``.
 
-    ``gate`` is called with the key of another origin before a redirect to it is followed. It returns when
-    requests may be sent there (seconds, monotonic), and raises FetchError if none may. ``turn`` is called
-    before any redirect is followed, and returns when the --rate of its host allows a request. ``permit`` is
-    called with URL and origin before any redirect is followed, with --robots: it returns False if the
-    robots.txt of the origin is not known yet, and raises FetchError if it refuses the URL. ``move`` is
-    called with the keys of the origin that has redirected and of another one; it waits until that takes the
-    request, which does not count for the deadline.
-    ``recording``: the sink wants to know what the response says about each file. ``stored``: the statuses
-    of a response whose body is stored.
+    ``turn`` is called before any redirect is followed, and returns when the --rate of its host allows a
+    request. ``permit`` is called with URL and origin before any redirect is followed, with --robots: it
+    returns False if the robots.txt of the origin is not known yet, and raises FetchError if it refuses the
+    URL. ``places`` has a redirected request wait for another host, which does not count for the deadline;
+    ``patient``: also while that is paused. ``recording``: the sink wants to know what the response says
+    about each file. ``stored``: the statuses of a response whose body is stored.
 
     ``storing``: the greenlets that have received their file, and publish it; no limit is for that.
     """
@@ -103,20 +152,20 @@ class RequestsClient:
         self,
         config: Config,
         session: HttpSession,
-        gate: Callable[[str], float] | None = None,
         turn: Callable[[str], float] | None = None,
         permit: Callable[[str, Origin], bool] | None = None,
-        move: Callable[[str, str], None] | None = None,
+        places: Places | None = None,
         *,
+        patient: bool = True,
         recording: bool = False,
         stored: Container[int] = STORED,
     ) -> None:
         self._recording = recording or config.recording
         self._permit = permit
         self._stored = stored
-        self._gate = gate
         self._turn = turn
-        self._move = move
+        self._places = places
+        self._patient = patient
         self._config = config
         self._checking = config.checking
         self._session = session
@@ -140,6 +189,10 @@ class RequestsClient:
         """Return whether ``greenlet`` is sent a body."""
         return greenlet in self._reading
 
+    def is_served(self, greenlet: gevent.Greenlet) -> bool:
+        """Return whether ``greenlet`` is sent a body, or publishes it."""
+        return greenlet in self._reading or greenlet in self.storing
+
     def received(self, greenlet: gevent.Greenlet) -> int:
         """Return how many bytes of a body ``greenlet`` has received, in whole chunks."""
         reading = self._reading.get(greenlet)
@@ -160,28 +213,31 @@ class RequestsClient:
         """
         writer: CheckedWriter | None = None
         response: Any = None
-        with self._limits() as clock:
+        with self._limits() as attempt:
             try:
-                response, at, hops, key = self._open(url, task.origin, task.request, clock)
+                opened = self._open(url, task.origin, task.request, attempt)
+                response = opened.response
                 if self._config.respect:
                     self._check_opt_out(response)
                 length = response.length_remaining  # as `core.framing` says
                 check_length(length or 0, self._checking.max_size)
                 if self._recording:
-                    task.response = self._info(response, at, hops, task)
+                    task.response = self._info(opened, task, attempt.hops)
                 task.stated = self._stated(response, task) if self._checking.checksums == "all" else None
                 writer = open_writer(task, self._checking)
                 self._stream(response, writer, length)
                 _check_whole(response, length)
                 self._reading.pop(gevent.getcurrent(), None)
-                clock.close()
+                attempt.clock.close()
                 verified = (
                     length is not None or response.chunked or task.promised or task.stated is not None
                 )
                 how = self._publish(task, writer)
                 encoded = "Content-Encoding" in response.headers and self._is_unrequested(response)
-                elsewhere = key if key != task.origin.key else ""
-                done = Fetched(writer.size, writer.crc, how, verified, hops + 1, encoded, elsewhere)
+                elsewhere = opened.key if opened.key != task.origin.key else ""
+                done = Fetched(
+                    *(writer.size, writer.crc, how, verified, opened.requests, encoded, elsewhere)
+                )
                 writer = None
                 return done
             finally:
@@ -211,9 +267,9 @@ class RequestsClient:
         Raises FetchError.
         """
         response: Any = None
-        with self._limits() as clock:
+        with self._limits() as attempt:
             try:
-                response, *_ = self._open(url, self._session.origin(url), None, clock)
+                response = self._open(url, self._session.origin(url), None, attempt).response
                 length = response.length_remaining
                 if length is not None and length > most:
                     raise FetchError("too-large", f"{show_size(length)} is more than {show_size(most)}")
@@ -230,36 +286,44 @@ class RequestsClient:
                     response.close()
 
     @contextmanager
-    def _limits(self) -> Iterator[gevent.Timeout]:
-        """End the attempt at the deadline, unless its clock is closed, and translate its exceptions."""
+    def _limits(self) -> Iterator[_Attempt]:
+        """End the attempt at the deadline, unless its clock is closed, and translate its exceptions.
+
+        What these say has no credential of a URL that a server has named.
+        """
         clock = gevent.Timeout.start_new(self._config.deadline)
+        hops: list[str] = []
         try:
-            yield clock
+            yield _Attempt(clock, hops)
         except gevent.Timeout as timeout:
             if timeout is not clock:
                 raise
             raise deadline_exceeded(self._config) from None
-        except (FetchError, DestinationError, Postponed):
+        except (DestinationError, Postponed):
             raise
         except Exception as error:
-            raise translate(error, self._secrets, self._cacert) from error
+            failed = translate(error, self._secrets, self._cacert)
+            if hops:
+                failed.detail = self._echoes.cut(failed.detail, hops=hops)
+            if failed is error:
+                raise
+            raise failed from error
         finally:
             clock.close()
 
-    def _open(
-        self, url: str, origin: Origin, given: Request | None, clock: gevent.Timeout
-    ) -> tuple[Any, str, int, str]:
-        """Return the response for ``url``, of ``origin``, after redirects.
+    def _open(self, url: str, origin: Origin, given: Request | None, attempt: _Attempt) -> _Opened:
+        """Return the response for ``url``, of ``origin``, after redirects, which ``attempt`` has then.
 
-        Also returns its URL, the number of hops, and the key of its origin. The body is not read. ``given``
-        is the request of the source, None for a plain GET. ``clock`` is that of the deadline.
+        ``given`` is the request of the source, None for a plain GET.
         """
-        session = self._session
-        extra = given.headers if given is not None else ()
+        session, listed = self._session, url
+        extra = headers = given.headers if given is not None else ()
         stored = self._stored
         if given is not None and given.expected_status != 200:
             stored = {given.expected_status}
         first, hops, left = origin, 0, False
+        made, returns = 0, 0  # requests before those of these hops, and how often that was
+        waited = aged = 0.0  # seconds, in these hops, and since the last redirect came
         try:
             while True:
                 cookies = session.cookies_for(origin, url)
@@ -270,30 +334,38 @@ class RequestsClient:
                         continue  # retry on another connection; a new one is never stale
                     raise
                 if response.status in stored:
-                    return response, url, hops, origin.key
+                    return _Opened(response, url, origin.key, hops > 0, made + hops + 1)
                 try:
                     before, url = url, self._follow(url, response, hops, origin, cookies)
                 finally:
                     _discard_response(response)
+                came = monotonic()
+                attempt.hops.append(url)
                 target = session.origin(url, bare=True)
                 if target.key != origin.key:
                     # Credentials and headers are for the first origin only; once dropped, they are not
                     # sent again in this attempt.
                     at, origin, extra, left = origin, target, (), True
                     self._check_address(before, url, at)
-                    self._change_host(at.key, origin.key, hops + 1, clock)
+                    waited += self._await_place(at.key, origin.key, hops, made, attempt.clock)
+                    if waited > _FRESH and returns < _MOST_RETURNS:
+                        made, returns = made + hops + 1, returns + 1
+                        self._go_back(first.key, hops, made, attempt.clock)
+                        url, origin, extra, left, hops = listed, first, headers, False, 0
+                        waited = aged = 0.0
+                        continue
                 elif not left and login_of(url) is not None:
                     origin = session.origin(url)  # with the login that the server names, as curl sends it
                 if self._permit is not None and not self._permit(url, origin):
-                    raise Postponed(0.0, hops + 1, origin)
-                if self._turn is not None and (pause := self._turn(origin.key) - monotonic()) > 0:
-                    gevent.sleep(pause)
-                hops += 1
+                    raise Postponed(0.0, made + hops + 1, origin)
+                self._await_turn(origin.key)
+                hops, aged = hops + 1, monotonic() - came
         except Exception as error:
-            if (not hops and origin is first) or isinstance(error, Postponed):
+            if not (hops or made or origin is not first) or isinstance(error, Postponed):
                 raise
             failed = translate(error, self._secrets, self._cacert)
-            failed.requests, failed.origin = hops + 1, origin.key
+            failed.requests, failed.origin = made + hops + 1, origin.key
+            failed.outdated = aged > _FRESH
             raise failed from error
 
     def _follow(self, url: str, response: Any, hops: int, origin: Origin, cookies: str) -> str:
@@ -312,18 +384,33 @@ class RequestsClient:
         location = only_location(locations).encode("latin-1").decode("utf-8", "surrogateescape")
         return next_url(url, location, hops, self._config.redirects)
 
-    def _change_host(self, before: str, after: str, requests: int, clock: gevent.Timeout) -> None:
-        """Wait until a request may be sent to the origin ``after``. Raises FetchError, Postponed."""
-        self._check_gate(after, requests)
-        if self._move is not None:
-            clock.cancel()
-            self._move(before, after)
-            clock.start()
-            self._check_gate(after, requests)  # it may be paused by now
+    def _await_place(self, before: str, after: str, hops: int, made: int, clock: gevent.Timeout) -> float:
+        """Wait until a request may be sent to the origin ``after``; return how many seconds that took.
 
-    def _check_gate(self, key: str, requests: int) -> None:
-        if self._gate is not None and (until := self._gate(key)) > monotonic():
-            raise Postponed(until, requests)
+        Raises FetchError, Postponed.
+        """
+        if self._places is None:
+            return 0.0
+        clock.cancel()
+        turn = self._places.move(before, after, hops, patient=self._patient)
+        clock.start()
+        if turn.at > monotonic():
+            raise Postponed(turn.at, made + hops + 1)
+        return turn.waited
+
+    def _go_back(self, first: str, hops: int, made: int, clock: gevent.Timeout) -> None:
+        """Wait until a request may be sent to the origin ``first`` again. Raises FetchError, Postponed."""
+        assert self._places is not None
+        clock.cancel()
+        at = self._places.back(first, hops)
+        clock.start()
+        if at > monotonic():
+            raise Postponed(at, made)
+        self._await_turn(first)
+
+    def _await_turn(self, key: str) -> None:
+        if self._turn is not None and (pause := self._turn(key) - monotonic()) > 0:
+            gevent.sleep(pause)
 
     def _check_address(self, before: str, after: str, origin: Origin) -> None:
         if self._config.allow_private_redirects or origin.proxy:
@@ -376,17 +463,18 @@ class RequestsClient:
         body = Body(response.status, str(codings_of(response)), self._config.compressed, requested)
         return stated_checksum(body, response.headers.getlist)
 
-    def _info(self, response: Any, url: str, hops: int, task: FetchTask) -> ResponseInfo:
+    def _info(self, opened: _Opened, task: FetchTask, hops: list[str]) -> ResponseInfo:
+        response, url = opened.response, opened.url
         headers, cut = response.headers, self._echoes.cut
-        sent = task.url, task.request.headers if task.request is not None else ()
+        sent = task.url, task.request.headers if task.request is not None else (), hops
         return ResponseInfo(
             status=response.status,
-            url=self._echoes.cut_url(url, *sent) if hops else redact_url(url),
+            url=self._echoes.cut_url(url, *sent) if opened.redirected else redact_url(url),
             etag=cut(headers.get("ETag", ""), *sent),
             last_modified=cut(headers.get("Last-Modified", ""), *sent),
             content_type=cut(headers.get("Content-Type", ""), *sent),
             fetched_at=time(),
-            redirected=hops > 0,
+            redirected=opened.redirected,
         )
 
     def _check_opt_out(self, response: Any) -> None:

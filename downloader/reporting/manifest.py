@@ -24,9 +24,9 @@ import msgspec
 
 from downloader.config.config import Config
 from downloader.core.checksum import is_unread
-from downloader.core.content_check import Checking, ContentCheck
+from downloader.core.content_check import Checking, ContentCheck, check_item
 from downloader.core.file_records import Record
-from downloader.core.item_states import decoded, is_stored, unpack
+from downloader.core.item_states import FOREIGN, decoded, is_stored, unpack
 from downloader.core.name_list import decode_names
 from downloader.core.naming import SafeName, quote_all, quote_name
 from downloader.core.redact import redact_url
@@ -117,6 +117,7 @@ class JournalRows:
         self._describe = kind.describer(root, identity, known.home) if isinstance(kind, Describes) else None
         self._open = kind.opener(root, identity) if isinstance(kind, Opens) else None
         self._algorithm = config.hash_algorithm
+        self._checksums = config.checksums
         self._builder = source_kind(config).request_builder(config)
         self._without_record = self._without_hash = self._without_shard = 0
 
@@ -151,11 +152,15 @@ class JournalRows:
                 ):  # a slice of what has failed knows them otherwise
                     self._without_shard += sum([not shard for shard, _ in places])
             found = self._known.find(batch, names, self._journal.digests)
+            stated: dict[int, str] = {}
             if missing := {
                 index: place for index, place in zip(stored, places, strict=True) if index not in found
             }:
-                found |= self._without(missing, batch, recalled)
-            yield [before + at for at in stored], self._rows(marks, [found[at] for at in stored], places)
+                found |= self._without(missing, batch, recalled, stated)
+            # A file of yours that was kept may be another one than the source has.
+            sums = ["" if decoded(states[at])[1] & FOREIGN else stated.get(at, "") for at in stored]
+            records = [found[at] for at in stored]
+            yield [before + at for at in stored], self._rows(marks, records, places, sums)
             count += len(stored)
             if monotonic() - logged_at > _LOG_INTERVAL:
                 logged_at = monotonic()
@@ -165,11 +170,15 @@ class JournalRows:
         self.changed = list(dict.fromkeys(self._describe.changed)) if self._describe is not None else []
 
     def _without(
-        self, missing: dict[int, tuple[str, str]], batch: BatchRow, recalled: _Recalled
+        self,
+        missing: dict[int, tuple[str, str]],
+        batch: BatchRow,
+        recalled: _Recalled,
+        stated: dict[int, str],
     ) -> dict[int, Record]:
         """Return what is known of the ``missing`` items, which have no record, each with its place.
 
-        That is what the rows of shards say, and what the source says again.
+        That is what the rows of shards say, and what the source says again: its checksums go to ``stated``.
         """
         items = [] if self._builder.base_url else recalled.items(batch)
         found = {}
@@ -181,26 +190,34 @@ class JournalRows:
             elif self._algorithm and not record.hash.startswith(f"{self._algorithm}:"):
                 record = msgspec.structs.replace(record, hash="")
             if items:
+                stated[index] = items[index].checksum
                 url = record.url or self._url_of(items[index])
                 record = msgspec.structs.replace(record, url=url, columns=items[index].columns)
             found[index] = record
         return found
 
-    def _hashes(self, marks: list[Written], records: list[Record]) -> list[str]:
-        """Return the digests in ``records``; where they are of another algorithm, those of the files."""
+    def _hashes(self, marks: list[Written], records: list[Record], sums: list[str]) -> list[str]:
+        """Return the digests in ``records``; where they are of another algorithm, those of the files.
+
+        ``sums``: the checksums that the source states of the files without a record.
+        """
         known = [record.hash for record in records]
         if not self._algorithm:
             return known
         prefix = f"{self._algorithm}:"
         found = [
-            digest if digest.startswith(prefix) else self._hash_of(mark)
-            for mark, digest in zip(marks, known, strict=True)
+            digest if digest.startswith(prefix) else self._hash_of(mark, digest or checksum)
+            for mark, digest, checksum in zip(marks, known, sums, strict=True)
         ]
         self._without_hash += found.count("")
         return found
 
     def _rows(
-        self, marks: list[Written], records: list[Record], places: list[tuple[str, str]]
+        self,
+        marks: list[Written],
+        records: list[Record],
+        places: list[tuple[str, str]],
+        sums: list[str],
     ) -> list[Row]:
         # By columns: most of the work is then done in C.
         own = [mark.name for mark in marks]
@@ -218,7 +235,7 @@ class JournalRows:
                 ],
                 [record.status or None for record in records],
                 [mark.size for mark in marks],
-                [digest or None for digest in self._hashes(marks, records)],
+                [digest or None for digest in self._hashes(marks, records, sums)],
                 [record.etag or None for record in records],
                 [record.last_modified or None for record in records],
                 [record.content_type or None for record in records],
@@ -242,15 +259,21 @@ class JournalRows:
         except FetchError:
             return ""
 
-    def _hash_of(self, written: Written) -> str:
+    def _hash_of(self, written: Written, checksum: str) -> str:
         """Return the digest of a stored file, "" if it is not there as it was stored.
 
-        A file of another size is not read.
+        A file of another size is not read. ``checksum``: what else is known of it, ALGORITHM:HEX or "": a
+        change made on purpose may keep its CRC-32.
         """
         fd = self._open(written.name) if self._open is not None else -1
         if fd < 0:
             return ""
-        check = ContentCheck(Item("", size=written.size), Checking(hash=self._algorithm))
+        item = Item("", size=written.size, checksum=checksum)
+        try:
+            check_item(item)
+        except FetchError:
+            item = msgspec.structs.replace(item, checksum="")
+        check = ContentCheck(item, Checking(checksums=self._checksums, hash=self._algorithm))
         crc, left = 0, written.size
         try:
             if os.fstat(fd).st_size != written.size:
@@ -259,12 +282,12 @@ class JournalRows:
                 check.feed(chunk)
                 crc = zlib.crc32(chunk, crc)
                 left -= len(chunk)
-        except OSError:
+            check.finish()
+        except (OSError, FetchError):
             return ""
         finally:
             os.close(fd)
-        unread = is_unread(written.size, written.crc)
-        if check.size != written.size or (crc != written.crc and not unread):
+        if crc != written.crc and not is_unread(written.size, written.crc):
             return ""
         return f"{self._algorithm}:{check.hash.hex()}"
 
@@ -297,7 +320,7 @@ def remarks(config: Config, made: RowsMade) -> Iterator[str]:
         yield (
             f"{config.manifest}: {show_count(made.without_hash)} files have no "
             f"{config.hash_algorithm}{', so no line' if sums else ''}: they are not in DEST as they were "
-            "stored; `downloader verify` names them"
+            "stored, which `downloader verify` names, or have another checksum than the source says"
         )
 
 

@@ -11,14 +11,13 @@ from typing import Any, BinaryIO, Final
 import msgspec
 
 from downloader.config.options import manifest_format
-from downloader.core.column_types import EXACT_AS_FLOAT, LARGEST_INT, ColumnTypes
+from downloader.core.column_types import EXACT_AS_FLOAT, LARGEST_INT, MOST_COLUMNS, ColumnTypes
 from downloader.errors import DestinationError
 from downloader.sinks.stored import place
 
 __all__ = ["Row", "Rows", "writer_of"]
 
 _ROW_GROUP: Final = 50_000
-_MOST_COLUMNS: Final = 1000
 _PLAIN_NAME: Final = re.compile(r"[\w.-]+").fullmatch  # of a column, which needs no quotes in CSV
 
 
@@ -93,9 +92,9 @@ def _kept(path: str, rows: Rows, known: ColumnTypes) -> dict[str, set[type]]:
             types = found.setdefault(name, set())
             if value is not None:
                 types.add(_type_of(value))
-        if len(found) > _MOST_COLUMNS:
+        if len(found) > MOST_COLUMNS:
             raise DestinationError(
-                f"{path}: the list has more than {_MOST_COLUMNS:,} columns; name a manifest in .jsonl"
+                f"{path}: the list has more than {MOST_COLUMNS:,} columns; name a manifest in .jsonl"
             )
     return found
 

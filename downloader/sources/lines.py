@@ -47,6 +47,7 @@ _BLOCK = 1 << 20
 _SAMPLE = 256 << 10
 _PART = 4 << 20  # bytes of lines after which a part ends, however few lines they are
 _NEWLINE = 10
+_AT_A_TIME = 64 << 20  # bytes of lines that are none which are passed over at a time
 # Seconds of silence, or of slow input in all, after which the lines read so far are returned.
 _SILENCE = 0.2
 _SLOWNESS = 1.0
@@ -99,8 +100,9 @@ class Lines:
     """The lines of ``source`` (``-`` is standard input); ``shown`` is its name in messages.
 
     Only the first ``longest`` bytes of a line are returned. ``comment``: how a line begins that is none,
-    b"" if every line is one. ``cr_ends``: CR alone ends a line of a file, too. The constructor and each
-    method raise SourceError if it cannot be read.
+    b"" if every line is one. ``cr_ends``: CR alone ends a line of a file, too. ``row``: a pattern of a
+    line end and the beginning of a line that may have a row, None if each may be a part of one. The
+    constructor and each method raise SourceError if it cannot be read.
     """
 
     def __init__(
@@ -111,8 +113,10 @@ class Lines:
         longest: int = LONGEST_LINE,
         comment: bytes = b"#",
         cr_ends: bool = False,
+        row: re.Pattern[bytes] | None = None,
     ) -> None:
         self._source = source
+        self._row = row
         self._shown = shown
         self._longest = longest
         self._comment = comment
@@ -222,8 +226,12 @@ class Lines:
     def _up_to(self, end: Place) -> list[tuple[int, bytes]]:
         """Return the lines from here to ``end``."""
         lines: list[tuple[int, bytes]] = []
-        while self._at.line < end.line and (part := self.read(end.line - self._at.line)).lines:
-            lines += part.lines
+        while (before := self._at).line < end.line:
+            self._pass_over(end.offset)
+            if self._at.line < end.line:
+                lines += self.read(end.line - self._at.line).lines
+            if self._at == before:
+                break
         self._check(end)
         return lines
 
@@ -289,6 +297,39 @@ class Lines:
         except SourceError as error:
             self._broken = error
             return b""
+
+    def read_on(self, most: int) -> Part:
+        """Return what ``read`` returns, behind lines without a row; only these if they are very many."""
+        before = self._at
+        self._pass_over(before.offset + _AT_A_TIME)
+        if self._at.offset - before.offset >= _AT_A_TIME // 2:
+            return Part([], before, self._at)
+        return self.read(most)
+
+    def _pass_over(self, end: int) -> None:
+        """Go on behind the lines that have no row, as far as they end before ``end``; not of a pipe.
+
+        The first line of a list may say that it is none.
+        """
+        stream, at = self._stream, self._at
+        if self._row is None or self._tail is not None or self._broken is not None or not at.line:
+            return
+        while not isinstance(stream, Pipe):
+            try:
+                held = self._guarded(stream.peek, 1)[: end - at.offset]
+            except SourceError as error:
+                self._broken = error  # what precedes it is read
+                break
+            size = len(held) - len(held.lstrip(b"\n"))  # quicker than the pattern
+            if not size:
+                match = self._row.search(b"\n" + held)
+                size = match.start() if match else held.rfind(b"\n") + 1
+            if not size:
+                break
+            block = stream.read(size)
+            at = at.behind(block, block.count(b"\n"))
+            give_way()  # heartbeats must continue
+        self._at, self._read_lines = at, at.line
 
     def read(self, most: int) -> Part:
         """Return at most ``most`` lines; none at the end.

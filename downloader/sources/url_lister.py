@@ -26,6 +26,7 @@ from downloader.errors import UNDECODABLE, ConfigError, SourceError
 from downloader.messages import Item, Page, Recall
 from downloader.process.long_work import Pauses, give_way
 from downloader.sources.lines import REMEDY
+from downloader.sources.lists.columns import check_kept
 from downloader.sources.lists.files import ListFile
 from downloader.sources.lists.fingerprints import Fingerprints
 from downloader.sources.lists.items import ItemMaker, encodable
@@ -169,7 +170,9 @@ class UrlLister:
         # Files may be added, and lines of JSON differ.
         more = bool(self._files[0].name) or any(file.form == "jsonl" for file in self._files)
         found = ColumnTypes(settled(joined(encodable(self._kinds))), more, keep)
-        return (known.extended(found) if known is not None else found).encode()
+        found = known.extended(found) if known is not None else found
+        check_kept(found.kinds, self._shown)
+        return found.encode()
 
     def check(self, *, begun: bool) -> None:
         """See ``ChecksFiles``."""

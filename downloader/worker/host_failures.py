@@ -2,6 +2,7 @@
 
 A host that closes a connection at once, or after a 429 or 5xx as its only response, while it serves others
 of this worker takes no more of them: it is sent as many requests as it serves, and no attempt is charged.
+What it asks for by Retry-After is about one more then; on a connection that it serves, it is about all.
 
 What a host refuses that refuses all is excused: no attempt is charged, a few times. One that lets so many
 requests through in a time is used up by whichever worker is first, and the others try on.
@@ -16,6 +17,7 @@ rules for hosts that are down hold.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from random import random
 from time import monotonic
 
@@ -56,7 +58,8 @@ class HostFailures:
     ``reached``: the hosts that any worker has reached. ``refused``: failures of hosts that had answered
     before, which fewer requests at once would prevent. ``receives`` returns whether something has come from
     a host since a time, or can: responses may be held for seconds until they count as successes.
-    ``serving`` returns how many connections a host serves.
+    ``serving`` returns how many connections a host serves, ``serves_since`` whether it sends a file that
+    was requested after a time, or has sent one that is not counted as a success yet.
     """
 
     def __init__(
@@ -78,6 +81,7 @@ class HostFailures:
         self.refused = 0
         self.receives: Callable[[Host, float], bool] = lambda host, since: False
         self.serving: Callable[[Host], int] = lambda host: 0
+        self.serves_since: Callable[[Host, float], bool] = lambda host, since: False
 
     def reached(self, host: Host, now: float) -> None:
         """Note, for all workers, that ``host`` was reached."""
@@ -132,11 +136,9 @@ class HostFailures:
             # It has answered meanwhile, so it takes no more connections than it has.
             self.refused += error.transient
             return self._policy.delay(1, random())
-        if error.turned_away and (
-            self._has_one_too_many(host, trouble, began, excused, now)
-            or self._takes_no_more(host, trouble, began, now)
-        ):
-            return 0.0
+        if error.turned_away and self._lacks_room(host, trouble, began, excused, now):
+            # Its other connections are served: what it asks for is about one more.
+            return self._policy.delay(1, random(), error.retry_after) if asked else 0.0
         down = host.rounds > 0
         known, elsewhere = self._look_around(host, trouble, blame, began, now)
         if asked:
@@ -149,7 +151,9 @@ class HostFailures:
                 answered=known,
                 timed_out=error.unreachable,
                 down=down,
+                began=began,
                 now=now,
+                serves=partial(self.serves_since, host),
             )
         host.gap = trouble.throttle.gap
         self.refused += host.answered > 0 and (
@@ -167,7 +171,8 @@ class HostFailures:
             return 0.0
         if blame is not Blame.HOST:
             trouble.reached_in = rounds
-            if rounds > self._policy.retries:
+            # What has worked before may come back: one round more, unless it says itself when.
+            if rounds > self._policy.retries + (known and not asked):
                 trouble.given_up = True
                 schedule.give_up(host)
                 return None
@@ -182,7 +187,7 @@ class HostFailures:
             if dead or (last and (error.code == "dns" or not trouble.hardly_tried)):
                 schedule.fail_host(host, error.code, error.detail, now)
                 return None
-        pause = self._pause(host, rounds, error if asked else None, now)
+        pause = self._pause(host, rounds, error if asked else None, now, unreached=blame is Blame.HOST)
         if begins:
             # Before it ends, and when what is in flight has failed and its connections are idle.
             gevent.spawn_later(pause * _LATE, self._session.try_elsewhere, host.key)
@@ -228,6 +233,14 @@ class HostFailures:
             since = trouble.unreached_since if known else 0.0
             return known or reached_at > 0.0, reached_at > max(since, now - self._in_use)
         return known, False
+
+    def _lacks_room(self, host: Host, trouble: Trouble, began: float, excused: int, now: float) -> bool:
+        """Return whether ``host`` has closed a connection at once since it takes no more of them."""
+        # One client may keep those open that the other one is refused for.
+        self._session.close_idle(host.key)
+        return self._has_one_too_many(host, trouble, began, excused, now) or self._takes_no_more(
+            host, trouble, began, now
+        )
 
     def _has_one_too_many(
         self, host: Host, trouble: Trouble, began: float, excused: int, now: float
@@ -287,10 +300,12 @@ class HostFailures:
             wanted = HostCrowded(host.key, _ROOM)
             gevent.spawn_later(pause * _LATE, self._link.send, wanted)
 
-    def _pause(self, host: Host, rounds: int, request: FetchError | None, now: float) -> float:
+    def _pause(
+        self, host: Host, rounds: int, request: FetchError | None, now: float, *, unreached: bool
+    ) -> float:
         """Pause ``host`` after ``rounds`` failed rounds; return for how long.
 
-        ``request``: the error that asks for a pause.
+        ``request``: the error that asks for a pause. ``unreached``: this one could not be reached.
         """
         # In the upper quarter: the pauses together are to be longer than a restart of the server takes.
         pause = self._policy.delay(rounds, 0.75 + random() / 4)
@@ -299,7 +314,7 @@ class HostFailures:
             if self._schedule.pause(host, now + pause):
                 self._link.send(HostPause(host.key, pause))
             return pause
-        if not host.answered:
+        if unreached and not host.answered:
             # All attempts to reach a host are to take about as long as one that times out.
             pause = min(pause, self._connect_timeout / _PROBES)
         self._schedule.pause(host, now + pause, asked=False)

@@ -21,7 +21,7 @@ from downloader.core.latency import Histogram
 from downloader.core.scheduler import Scheduler
 from downloader.errors import FetchError
 from downloader.http.origin import Origin
-from downloader.http.requests_client import RequestsClient
+from downloader.http.requests_client import Places, RequestsClient
 from downloader.http.session import HttpSession
 from downloader.http.task import FetchTask
 from downloader.messages import Item
@@ -40,7 +40,7 @@ _LONG = 64 << 10  # bytes of a robots.txt that takes 20 ms to parse, on a slow m
 class RobotsGate:
     """The robots.txt of all origins, and the files that wait for them.
 
-    ``move``: as for ``RequestsClient``.
+    ``places``: as for ``RequestsClient``.
     ``client``: fetches what the pipelined client does not. ``fail`` is called to fail a task for good:
     task, error, attempts. ``wake`` is called when files may start that could not before; it
     starts them later.
@@ -52,7 +52,7 @@ class RobotsGate:
         session: HttpSession,
         schedule: Scheduler[FetchTask],
         hosts: HostFailures,
-        move: Callable[[str, str], None],
+        places: Places,
         fail: Callable[[FetchTask, FetchError, int], None],
         wake: Callable[[], None],
     ) -> None:
@@ -72,7 +72,7 @@ class RobotsGate:
             **{"compressed": True, "respect": (), "checksums": "off", "hash": ""},
         )
         self.client = RequestsClient(
-            *(own, session, hosts.gate, hosts.reserve_redirect, None, move), stored=range(200, 300)
+            *(own, session, hosts.reserve_redirect, None, places), patient=False, stored=range(200, 300)
         )
 
     def admit(self, task: FetchTask) -> None:
@@ -179,7 +179,8 @@ class RobotsGate:
             outcome = robots.outcome_of(error.code, elsewhere=error.origin not in ("", key))
         if outcome is robots.Outcome.ALLOW:
             # A host that was given up for this answer, 429, may still have the files.
-            self._schedule.succeeded(self._schedule.host(key), monotonic())
+            now = monotonic()
+            self._schedule.succeeded(self._schedule.host(key), now, now)
             self._learn(key, robots.ALLOW_ALL)
         elif outcome is robots.Outcome.REFUSE:
             self._learn(key, robots.unreachable(str(error)))

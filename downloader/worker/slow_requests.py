@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from time import monotonic
 
 import gevent
@@ -24,11 +24,10 @@ _EVERY = 0.25  # seconds
 class SlowRequests:
     """The requests of all clients that hold slots, in one greenlet.
 
-    ``clients``: those that make each request in a greenlet. ``waiting``: the greenlets that wait for a
-    place at the host that they were redirected to.
-    ``fetching``: the tasks of the requests client, by greenlet. A connection that is not open yet ends by
-    ``connect_timeout``, unless its server holds up the TLS handshake.
-    ``mirror`` returns the host at which a task, requested since a time, may be had sooner.
+    ``clients``: those that make each request in a greenlet. ``fetching``: their tasks, by greenlet.
+    ``waiting``: the greenlets that wait for the host that they were redirected to. A connection that is not
+    open yet ends by ``connect_timeout``, unless its server holds up the TLS handshake. ``mirror`` returns
+    the host at which a task, requested since a time, may be had sooner.
     """
 
     def __init__(
@@ -36,10 +35,11 @@ class SlowRequests:
         schedule: Scheduler[FetchTask],
         pipelined: PipelinedClient,
         clients: Sequence[RequestsClient],
+        fetching: Mapping[gevent.Greenlet, FetchTask],
         waiting: Container[gevent.Greenlet],
         connect_timeout: float,
     ) -> None:
-        self.fetching: dict[gevent.Greenlet, FetchTask] = {}
+        self._fetching = fetching
         self._schedule = schedule
         self._pipelined = pipelined
         self._clients = clients
@@ -110,12 +110,12 @@ class SlowRequests:
             if first is not None and not first.solo:
                 blocks = len(parser.outstanding) > 1 or bool(parser.completed)
                 held.append(Held(connection, first, connection.since, parser.progress, blocks=blocks))
-        for greenlet, task in self.fetching.items():
+        for greenlet, task in self._fetching.items():
             storing = any(greenlet in client.storing for client in self._clients)
             if not (greenlet in openings or greenlet in self._waiting or task.solo or storing):
                 held.append(Held(greenlet, task, task.sent, self.received(greenlet)))
         for greenlet, (since, parked) in openings.items():
-            opens = self.fetching.get(greenlet) or self._pipelined.waiting.get(greenlet)
+            opens = self._fetching.get(greenlet) or self._pipelined.waiting.get(greenlet)
             if now - since > self._connect_timeout and opens is not None and not opens.solo:
                 held.append(Held(greenlet, opens, since, 0, parked=parked))
         return held

@@ -98,9 +98,12 @@ class Worker:
         self.session.budget.use_slots(self.schedule)
         self.hosts = HostFailures(config, self.schedule, link, self.session, setup.reached)
         self.session.budget.opened = self.hosts.opened
-        self.places = RedirectPlaces(self.schedule, self._dispatch_soon)
+        self.fetching: dict[gevent.Greenlet, FetchTask] = {}  # by the requests client
+        self.places = RedirectPlaces(
+            *(self.schedule, self.hosts.gate, self.fetching, self._dispatch_soon, self.host_succeeded)
+        )
         self.robots = gate = RobotsGate(
-            *(config, self.session, self.schedule, self.hosts, self.places.move),
+            *(config, self.session, self.schedule, self.hosts, self.places),
             *(self._give_up, self._dispatch_soon),
         )
         self.admit = gate.admit if config.robots else self.schedule.add
@@ -108,18 +111,19 @@ class Worker:
         recording = self.sink.wants_records or self.sink.shards
         hosts, permit = self.hosts, gate.permit if config.robots else None
         self.requests_client = RequestsClient(
-            *(config, self.session, hosts.gate, hosts.reserve_redirect, permit, self.places.move),
+            *(config, self.session, hosts.reserve_redirect, permit, self.places),
             recording=recording,
         )
         self.pipelined = PipelinedClient(config, self.session, self, limit.now, recording=recording)
         self.hosts.receives, self.hosts.serving = self.pipelined.receives, self._serving
+        self.hosts.serves_since = self._serves_since
         self.connections = ConnectionControl(
             *(limit, self.schedule, self.pipelined, self.hosts, self._count_finished, self.dispatch),
             *(setup.number, setup.counts),
         )
         self.slow = SlowRequests(
-            *(self.schedule, self.pipelined, (self.requests_client, gate.client), self.places.waiting),
-            config.connect_timeout,
+            *(self.schedule, self.pipelined, (self.requests_client, gate.client), self.fetching),
+            *(self.places.waiting, config.connect_timeout),
         )
         self.exempt = Exempt(setup.reserved, config.existing != "replace")
         items = max(config.sink_kind.shard_items(config), BATCH_ITEMS)
@@ -139,7 +143,7 @@ class Worker:
         self.builder = builder = TaskBuilder(config, self.session, self.schedule)
         self.new_batch, self.close_records = batch_maker(config, setup, builder)
         self.mirrors = Mirrors(
-            *(self.schedule, builder, self.places, self.slow.fetching),
+            *(self.schedule, builder, self.places, self.fetching),
             gate if config.robots else None,
             *(self.admit, self.greenlets.spawn, self._dispatch_soon, self.fatal),
         )
@@ -292,7 +296,7 @@ class Worker:
         batch, index = task.batch, task.index
         batch.marks.begin(index)
         waiting_for, greenlet = self.session.budget.waiting_for, gevent.getcurrent()
-        waiting_for[greenlet], self.slow.fetching[greenlet] = task.host, task
+        waiting_for[greenlet], self.fetching[greenlet] = task.host, task
         client = self.robots.client if task.robots_txt else self.requests_client
         try:
             done = client.fetch(task, self.builder.url(task))
@@ -314,13 +318,13 @@ class Worker:
             if done.encoded and done.how not in OLD:
                 batch.encoded()
             batch.published(index, done.size, done.crc, done.how, done.requests)
-            self.host_succeeded(task.host, again=task.attempts > 0)
+            self.host_succeeded(task.host, task.sent, again=task.attempts > 0)
             if done.origin:
-                self.host_succeeded(self.schedule.host(done.origin))
+                self.host_succeeded(self.schedule.host(done.origin), task.sent)
             if not batch.left:
                 self.batch_finished(batch)
         finally:
-            del waiting_for[greenlet], self.slow.fetching[greenlet]
+            del waiting_for[greenlet], self.fetching[greenlet]
         self.release(self.places.end(greenlet, task.host))
 
     def _postpone(self, task: FetchTask, postponed: Postponed) -> None:
@@ -410,17 +414,17 @@ class Worker:
         """Note, for other workers, that ``host`` has sent a file."""
         self.hosts.serves(host, monotonic())
 
-    def host_succeeded(self, host: Host, count: int = 1, *, again: bool = False) -> None:
+    def host_succeeded(self, host: Host, began: float, count: int = 1, *, again: bool = False) -> None:
         """Record ``count`` successes of ``host``, after which more tasks may begin than before.
 
-        ``again``: the last of them was a retry.
+        ``began``: when the last of them was sent; ``again``: it was a retry.
         """
         now = monotonic()
         if now - host.noted_answer > NOTE_EVERY:
             self.hosts.answers(host, now)
         if host.takes and now - host.tried_more >= TRY_MORE:  # not for each file: it counts connections
             self.hosts.serves_more(host, now)
-        if self.schedule.succeeded(host, now, count, again=again):
+        if self.schedule.succeeded(host, began, now, count, again=again):
             self._dispatch_soon()
 
     def fatal(self, error: Exception) -> None:
@@ -447,7 +451,7 @@ class Worker:
         batch.attempt_failed(error.code)
         host = schedule.host(error.origin) if error.origin else task.host
         if error.of_file:
-            self.host_succeeded(host)  # a host that says "there is no such file" is working
+            self.host_succeeded(host, began)  # a host that says "there is no such file" is working
         elif retry and not error.answered and self.stopped.interrupted(began, now):
             self._uncharged(task)
             return
@@ -568,16 +572,28 @@ class Worker:
             if connection.slot is not None and connection.last_received > now - 2 * NOTE_EVERY:
                 note = self.hosts.answers if connection.is_served else self.hosts.reached
                 note(connection.slot, now)
-        for greenlet, task in self.slow.fetching.items():
-            if self.slow.received(greenlet):
-                self.hosts.answers(task.host, now)
+        for greenlet, task in self.fetching.items():
+            if self.slow.received(greenlet) and (host := self.places.at(greenlet, task.host)) is not None:
+                self.hosts.answers(host, now)
 
     def _serving(self, host: Host) -> int:
         """Return how many connections ``host`` serves."""
-        others = self.slow.fetching.items()
         return self.pipelined.serving(host) + sum(
-            task.host is host and self.slow.reads(greenlet) for greenlet, task in others
+            self.slow.reads(greenlet) for greenlet, _ in self._fetching_at(host)
         )
+
+    def _serves_since(self, host: Host, since: float) -> bool:
+        """Return whether ``host`` sends a file requested after ``since``, or one is not stored yet."""
+        return self.pipelined.serves_since(host, since) or any(
+            task.sent >= since and self.requests_client.is_served(greenlet)
+            for greenlet, task in self._fetching_at(host)
+        )
+
+    def _fetching_at(self, host: Host) -> Iterator[tuple[gevent.Greenlet, FetchTask]]:
+        """Yield the requests of the requests client that have their place at ``host`` now."""
+        for greenlet, task in self.fetching.items():
+            if self.places.at(greenlet, task.host) is host:
+                yield greenlet, task
 
     def make_heartbeat(self) -> Heartbeat:
         """Return what is known now."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from program_parts import INJECT
+from program_parts import INJECT, PATCH
 
 LATE = """
     import json
@@ -65,6 +65,12 @@ def test_text_output(run, write):
         "urllib3/util/wait.py:",
     ):
         assert text in answer.out
+
+
+def test_what_gevent_imports_to_patch_is_not_imported_before(run, write):
+    answer = run("--app", write("proj", PATCH + "import requests\n"), "--json")
+    assert answer.code == 0, answer
+    assert answer.json["facts"]["ssl_imported_before_patch_by"] is None
 
 
 def test_patched_too_late_names_the_first_importer(run, write):
@@ -308,3 +314,99 @@ def test_function_that_fetches_nothing_is_told_at_once(run, write, function, sum
     assert evidence in cause["evidence"][0]
     assert "--app MODULE:CALLABLE expects a function of one argument, the URL" in cause["explanation"]
     assert run("--app", f"proj:{function}").out.startswith(f"FAIL  HTTPS was not measured: {summary}")
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "said"),
+    [
+        ("import json\nNAME = 'x'\n", "proj.py:1", True),
+        ("import json\nimport requests\n", "proj.py:2", True),
+        ("import json\nimport gevent\n", "proj.py:2", False),
+    ],
+    ids=["nothing", "requests", "gevent"],
+)
+def test_place_of_a_program_that_patches_nothing_is_its_own(run, write, text, place, said):
+    # requests is what the probe fetches with, whoever imported it.
+    answer = run("--app", write("proj", text), "--json")
+    assert answer.cause == ("not-patched", place), answer
+    told = "the application does not import gevent" in answer.json["causes"][0]["evidence"]
+    assert told == said
+
+
+RATE = """
+    from gevent import monkey; monkey.patch_all()
+    import threading, time
+    import requests
+
+    LOCK = threading.Lock()
+
+    def fetch(url):
+        with LOCK:
+            time.sleep(0.5)
+        return requests.get(url).text
+"""
+
+
+def test_requests_that_a_rate_lets_through_one_by_one_are_not_called_concurrent(run, write):
+    answer = run("--app", f"{write('proj', RATE)}:fetch", "--requests", "6")
+    assert answer.code == 0, answer
+    start = "OK    HTTPS is limited by a rate, and whether it is concurrent is not known: 6 × 0.2 s took"
+    assert answer.out.startswith(start), answer
+    assert "5 greenlets waited for each other at proj.py:9" in answer.out
+
+
+EXECUTOR = """
+    from gevent import monkey; monkey.patch_all()
+    from concurrent.futures import ThreadPoolExecutor
+    import requests
+
+    EXECUTOR = ThreadPoolExecutor(1)
+
+    def fetch(url):
+        return EXECUTOR.submit(requests.get, url).result().text
+"""
+QUEUE = """
+    from gevent import monkey; monkey.patch_all()
+    import queue, threading
+    import requests
+
+    QUEUE = queue.Queue()
+
+    def work():
+        while True:
+            url, box = QUEUE.get()
+            box.put(requests.get(url).text)
+
+    threading.Thread(target=work, daemon=True).start()
+
+    def fetch(url):
+        box = queue.Queue()
+        QUEUE.put((url, box))
+        return box.get()
+"""
+OWN = """
+    from gevent import monkey; monkey.patch_all()
+    import threading
+    import requests
+
+    LOCK = threading.Lock()
+
+    def fetch(url):
+        with LOCK:
+            return requests.get(url).text
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "what"),
+    [
+        (EXECUTOR, "proj.py:9", "in an executor that has too few workers"),
+        (QUEUE, "proj.py:18", "in a queue of the application"),
+        (OWN, "proj.py:9", "at a line of the application"),
+    ],
+    ids=["executor", "queue", "lock"],
+)
+def test_what_requests_wait_for_each_other_in_is_named(run, write, text, place, what):
+    answer = run("--app", f"{write('proj', text)}:fetch", "--json")
+    assert (answer.code, answer.cause) == (1, ("own-lock", place)), answer
+    assert answer.json["causes"][0]["summary"] == f"the requests wait for each other {what}"

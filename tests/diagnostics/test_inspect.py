@@ -20,6 +20,7 @@ CLASSIC = (
     "import grequests\nimport urllib3.contrib.pyopenssl as p\np.inject_into_urllib3()\nimport requests\n"
 )
 LATE = "import requests\nfrom gevent import monkey; monkey.patch_all()\n"
+TRUSTSTORE = "import truststore; truststore.inject_into_ssl()\n"
 
 
 def fresh(tmp_path, text):
@@ -48,6 +49,8 @@ print(json.dumps([[c.code, c.where] for c in diagnostics.inspect().causes]))
         ("import grequests", []),
         (CLASSIC, ["pyopenssl-unpatched-select"]),
         (LATE, ["patched-too-late"]),
+        (TRUSTSTORE + PATCHED, ["truststore"]),
+        (PATCHED + TRUSTSTORE, ["truststore"]),
         ("import gevent, requests", ["not-patched"]),
         ("from gevent import monkey; monkey.patch_all(ssl=False)\nimport requests", ["ssl-unpatched"]),
         (f"import ssl\nCONTEXT = ssl.create_default_context()\n{PATCHED}", ["context-before-patching"]),
@@ -72,6 +75,10 @@ def test_static_causes(tmp_path, setup, causes):
     [
         (CLASSIC, 3),
         (LATE, 1),
+        (f"import boto3\n{PATCHED}", 1),
+        (f"import certifi\nimport boto3\n{PATCHED}", 2),
+        (f"{TRUSTSTORE}{PATCHED}", 1),
+        (f"{PATCHED}{TRUSTSTORE}", 3),
         (f"import ssl\n{LATE}", 2),
         (f"import ssl\nCONTEXT = ssl.create_default_context()\n{PATCHED}", 2),
     ],

@@ -81,3 +81,38 @@ def test_program_that_goes_on_may_have_fetched_its_settings(run, write):
     assert (answer.code, answer.json["verdict"]) == (0, "concurrent"), answer
     said = f"measured was requests.get: what the program fetches at {AT} was not; name --app for that"
     assert said in answer.json["notes"]
+
+
+LOOP = """\
+import asyncio
+
+async def stream():
+    try:
+        reading = asyncio.open_connection("127.0.0.1", listening.getsockname()[1], ssl=late)
+        await asyncio.wait_for(reading, 0.3)
+    except (OSError, asyncio.TimeoutError):
+        pass
+
+listening = socket.create_server(("127.0.0.1", 0))  # it accepts, and nobody answers
+"""
+
+
+def test_program_whose_connections_are_of_an_event_loop_has_no_verdict(run, write):
+    answer = check(run, write, BEGIN + LOOP + "asyncio.run(stream())\n")
+    assert answer.code == 4, answer
+    assert "its TLS connections (prog.py:31) are those of an event loop" in answer.line
+
+
+def test_note_tells_of_the_event_loop_where_an_idle_session_is_measured(run, write):
+    answer = check(run, write, PATCHED + LOOP + "SESSION = requests.Session()\nasyncio.run(stream())\n")
+    assert (answer.code, answer.json["verdict"]) == (0, "concurrent"), answer
+    said = (
+        "the program has tried no HTTPS connection but those of an event loop at prog.py:33: measured was"
+    )
+    assert any(said in note for note in answer.json["notes"]), answer
+
+
+def test_client_that_is_used_beside_an_event_loop_is_measured(run, write):
+    answer = check(run, write, PATCHED + LOOP + "asyncio.run(stream())\ngevent.spawn(get).join()\n")
+    assert (answer.code, answer.json["verdict"]) == (0, "concurrent"), answer
+    assert not any("event loop" in note for note in answer.json["notes"]), answer

@@ -139,3 +139,22 @@ def test_empty_init_is_not_named(run, write, tmp_path):
     answer = run("--app", "proj.wsgi", "--json", "--fix")
     [remedy] = answer.json["remedies"]
     assert remedy["where"] == "the first line of proj/wsgi.py"
+
+
+@pytest.mark.parametrize("way", ["an application", "a command"])
+def test_pth_file_before_the_sitecustomize_of_a_tool_is_measured(run, write, environment_with_pth, way):
+    # No .pth file sorts behind the remedy: it is read before sitecustomize all the same.
+    python, folder = environment_with_pth
+    auto = folder / "tool" / "auto"
+    auto.mkdir(parents=True)
+    (auto / "sitecustomize.py").write_text("import os\nimport urllib3\n")
+    app = write("proj", f"{PATCH}import requests\n")
+    target = ["--", python, f"{app}.py"] if way == "a command" else ["--python", python, "--app", app]
+    answer = run("--json", "--fix", *target, env={"PYTHONPATH": str(auto)})
+    assert answer.cause == ("patched-too-late", "tool/auto/sitecustomize.py:2")
+    # A file of the user's comes before a change of the tool's own file.
+    remedy, *_ = answer.json["remedies"]
+    assert (remedy["where"], answer.json["tried"]) == (f"as the file {folder / 'gevent-first.pth'}", [])
+    (folder / "gevent-first.pth").write_text(remedy["line"] + "\n")
+    again = run("--json", *target, env={"PYTHONPATH": str(auto)})
+    assert again.json["verdict"] == "concurrent", again

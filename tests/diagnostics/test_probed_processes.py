@@ -107,6 +107,35 @@ def test_gunicorn_whose_workers_do_not_boot(run, write):
     assert "exit code 3" in answer.line
 
 
+@pytest.mark.parametrize(
+    ("app", "conf", "said"),
+    [
+        (
+            WSGI,
+            "import sys\ndef post_worker_init(worker):\n"
+            "    worker.log.error('migrations pending')\n    sys.exit(1)\n",
+            "migrations pending",
+        ),
+        (
+            WSGI,
+            "import os\ndef post_worker_init(worker):\n"
+            "    print('vault sealed', flush=True)\n    os._exit(1)\n",
+            "vault sealed",
+        ),
+        ("import sys, requests\nsys.exit('no licence file')\n", "", "no licence file"),
+        ("print('done', flush=True)\nraise SystemExit\n", "", "done"),
+    ],
+    ids=["hook", "hook at once", "application", "application without an error"],
+)
+def test_gunicorn_whose_workers_never_serve(run, write, app, conf, said):
+    write("wsgi", app)
+    write("conf", conf)
+    answer = run("--", *gunicorn("-c", "conf.py"))
+    assert answer.code == 4, answer
+    assert "its workers end before they come to serve, one after the other" in answer.line
+    assert said in answer.line
+
+
 def test_gunicorn_as_a_daemon_is_probed_and_ended(run, write):
     write("wsgi", WSGI)
     answer = run("--json", "--after", "1s", "--", *gunicorn("--daemon"))

@@ -75,6 +75,54 @@ def test_pytest_that_patches(said, write, begins, file, argv):
         assert answer.cause == ("pyopenssl-unpatched-select", f"{file}.py:4")
 
 
+# A host of plug-ins leaves only the standard finders; a tracer reads all modules itself.
+STANDARD_ONLY = """\
+import importlib.machinery as machinery
+import sys
+sys.meta_path[:] = [machinery.BuiltinImporter, machinery.FrozenImporter, machinery.PathFinder]
+"""
+TRACER = """\
+import importlib.machinery as machinery
+import sys
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        return machinery.PathFinder.find_spec(name, path, target)
+
+sys.meta_path.insert(0, Finder())
+"""
+
+
+@pytest.mark.parametrize("finders", [STANDARD_ONLY, TRACER], ids=["standard-only", "tracer"])
+def test_program_with_finders_of_its_own(said, write, finders):
+    write("finders", finders)
+    write("set_up", INJECT)
+    write("work", FETCH)
+    write("main", "import finders\nimport set_up\nfrom work import work\n\nwork()\n")
+    answer = said([sys.executable, "main.py"], 1)
+    assert answer.cause == ("pyopenssl-unpatched-select", "set_up.py:4")
+
+
+GUARD = """\
+import _frozen_importlib
+find = _frozen_importlib._find_spec
+
+def guarded(name, path, target=None):
+    return find(name, path, target)
+
+_frozen_importlib._find_spec = guarded
+"""
+
+
+def test_program_with_a_function_of_its_own_around_the_one_that_finds_modules(said, write):
+    write("guard", GUARD)
+    write("early", "import requests\n")
+    write("work", FETCH)
+    write("main", f"import guard\nimport early\n{PATCH}from work import work\n\nwork()\n")
+    answer = said([sys.executable, "main.py"], 0)
+    assert answer.cause == ("patched-too-late", "early.py:1")
+
+
 WSGI = """
 import os
 import requests
@@ -102,3 +150,49 @@ def test_program_failing_with_a_context_from_before_patching(said, write):
     write("app", "import urllib3\n" + PATCH + made)
     answer = said([sys.executable, "app.py"], 0)
     assert answer.cause == ("patched-too-late", "app.py:1")
+
+
+LATER = """
+import os
+import gevent
+import requests
+
+SHARED = requests.Session()
+OTHER = requests.Session()
+
+def user():
+    {first}.get(os.environ["URL"])
+    {second}.get(os.environ["URL"])
+
+gevent.joinall([gevent.spawn(user) for _ in range(10)], raise_error=True)
+"""
+UNKNOWN = "what the program fetches through another client that it has, {} (app.py), is not known"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "start", "end"),
+    [
+        ("requests.Session()", "OTHER", "10 greenlets were seen, each with a client of its own", "OTHER"),
+        ("SHARED", "OTHER", "measured was the client that greenlets share", "OTHER"),
+    ],
+    ids=["own", "shared"],
+)
+def test_client_that_is_used_later_is_said_not_to_be_known(said, write, first, second, start, end):
+    text = LATER.format(first=first, second=second)
+    write("app", PATCH + (text if first == "SHARED" else text.replace("SHARED = requests.Session()", "")))
+    (note,) = said([sys.executable, "app.py"], None, verdict="concurrent").json["notes"]
+    assert note.startswith(start), note
+    assert note.endswith(UNKNOWN.format(end)), note
+
+
+def test_what_own_clients_are_followed_by_is_said_not_to_be_known(said, write):
+    text = LATER.format(first="requests.Session()", second="requests.Session()")
+    write("app", PATCH + text.replace("SHARED = requests.Session()\nOTHER = requests.Session()", ""))
+    (note,) = said([sys.executable, "app.py"], None, verdict="concurrent").json["notes"]
+    assert note.endswith("; what the program fetches later through another client is not known"), note
+
+
+def test_program_with_one_client_alone_has_no_note(said, write):
+    text = LATER.format(first="SHARED", second="SHARED").replace("OTHER = requests.Session()", "")
+    write("app", PATCH + text)
+    assert said([sys.executable, "app.py"], None, verdict="concurrent").json["notes"] == []

@@ -296,3 +296,15 @@ def test_packed(said, write, tools, tmp_path, tool, serial):
     answer = said(["./packed"], 1 if serial else 3)
     if serial:
         assert (answer.cause[0], answer.cause[1].rpartition("/")[2]) == (SERIAL, "worked.py:4")
+
+
+@pytest.mark.parametrize(
+    "starts", ['run_path("job.py", run_name="__main__")', 'run_module("job", None, "__main__", True)']
+)
+def test_remedy_is_the_first_line_of_a_launcher(run, write, starts):
+    write("wrap", f"import runpy, requests\nrunpy.{starts}\n")
+    write("job", "import gevent, requests\ngevent.spawn(requests.get, 'https://localhost:9').join()\n")
+    answer = run("--json", "--fix", "--", sys.executable, "wrap.py")
+    assert answer.cause == ("not-patched", "wrap.py:1"), answer
+    remedy = answer.json["remedies"][0]
+    assert (remedy["where"], remedy["verdict"]) == ("the first line of wrap.py", "concurrent")

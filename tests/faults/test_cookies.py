@@ -272,6 +272,25 @@ def test_a_wall_of_several_cookies(cookies: str, code: int, how: tuple[str, ...]
 
 
 @pytest.mark.parametrize("lane", LANES)
+@pytest.mark.parametrize("code", [403, 429, 503])
+def test_a_wall_that_asks_to_wait(code: int, lane: str, tmp_path: Path) -> None:
+    """What is sent after a pause is one request to get the cookie, then it goes with each of them."""
+    refused: list[float] = []
+
+    def answer(request: Request) -> list[Step]:
+        if request.header("Cookie") == "ok=1":
+            return ok(b"x")
+        refused.append(request.at)
+        return status(code, "Set-Cookie: ok=1; Path=/", "Retry-After: 1")
+
+    with Server(default=answer) as server:
+        listed = "\n".join(f"{server.url}/f{n}" for n in range(300))
+        result = download("-", tmp_path / "d", "--workers", "1", "--lane", lane, stdin=listed)
+    assert (result.exit, len(result.files)) == (0, 300)
+    assert len([at for at in refused if at - refused[0] > 0.9]) <= 1
+
+
+@pytest.mark.parametrize("lane", LANES)
 def test_a_wall_in_front_of_each_mirror(lane: str, tmp_path: Path) -> None:
     """Each has cookies of its own."""
     at: dict[str, int] = {}

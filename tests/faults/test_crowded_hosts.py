@@ -10,21 +10,27 @@ from pathlib import Path
 from time import sleep
 
 import pytest
-from servers import Result, download
+from servers import Result, Server, download, ok
 
 IMPATIENT = ("--workers", "2", "--connect-timeout", "1s", "--read-timeout", "3s", "--backoff", "50ms")
+
+
+ASKS = "503 Busy\r\nRetry-After: 1\r\nX-Reason:"
+"""A status with a Retry-After, as in a head."""
 
 
 class Pool:
     """A server of ``processes``, each of which serves one connection until the client closes it.
 
     A further one waits for a process, and more are not answered at all; or, where it ``closes`` them, all
-    further ones are closed at once, after a response with ``status`` if there is one. A response has
-    ``pieces`` of one byte, and takes ``seconds`` in all.
+    further ones are closed at once, after a response with ``status`` if there is one. A response begins
+    with ``head``, has ``pieces`` of one byte, and takes ``seconds`` in all.
     """
 
-    def __init__(self, processes: int, seconds: float, pieces: int, closes: bool, status: str) -> None:
-        self._seconds, self._pieces, self._status = seconds, pieces, status
+    def __init__(
+        self, processes: int, seconds: float, pieces: int, closes: bool, status: str, head: str
+    ) -> None:
+        self._seconds, self._pieces, self._status, self._head = seconds, pieces, status, head
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=128 if closes else 0)
         self.port = self._listener.getsockname()[1]
         self._free = threading.Semaphore(processes)
@@ -68,7 +74,8 @@ class Pool:
                     return
                 received += data
             received = received.partition(b"\r\n\r\n")[2]
-            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % self._pieces)
+            head = f"HTTP/1.1 {self._head}\r\nContent-Length: {self._pieces}\r\n\r\n"
+            connection.sendall(head.encode())
             for _ in range(self._pieces):
                 sleep(self._seconds / self._pieces)
                 connection.sendall(b"x")
@@ -81,9 +88,15 @@ class Pool:
 
 @contextlib.contextmanager
 def pool(
-    processes: int, seconds: float, pieces: int = 1, *, closes: bool = False, status: str = ""
+    processes: int,
+    seconds: float,
+    pieces: int = 1,
+    *,
+    closes: bool = False,
+    status: str = "",
+    head: str = "200 OK",
 ) -> Iterator[Pool]:
-    server = Pool(processes, seconds, pieces, closes, status)
+    server = Pool(processes, seconds, pieces, closes, status, head)
     try:
         yield server
     finally:
@@ -118,7 +131,7 @@ def test_host_whose_connections_receive_large_files_is_not_down(tmp_path: Path) 
     assert (result.exit, result.failures, len(result.files)) == (0, {}, 2)
 
 
-@pytest.mark.parametrize("status", ["", "503"])
+@pytest.mark.parametrize("status", ["", "503", ASKS])
 @pytest.mark.parametrize("lane", ["auto", "requests"])
 def test_files_wait_whose_connections_are_closed_since_others_of_the_worker_are_all(
     lane: str, status: str, tmp_path: Path
@@ -129,15 +142,31 @@ def test_files_wait_whose_connections_are_closed_since_others_of_the_worker_are_
     assert (result.exit, result.failures, len(result.files)) == (0, {}, 10)
 
 
-@pytest.mark.parametrize("status", ["", "503", "504", pytest.param("429", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("status", ["", "503", "504", pytest.param("429", marks=pytest.mark.slow), ASKS])
 @pytest.mark.parametrize("lane", ["auto", pytest.param("requests", marks=pytest.mark.slow)])
 def test_files_wait_whose_connections_are_closed_since_another_worker_has_them_all(
     lane: str, status: str, tmp_path: Path
 ) -> None:
     """Such a limit shows in connections that are closed before anything but a refusal has come."""
     with pool(processes=1, seconds=0.03, closes=True, status=status) as server:
-        result = fetch(server, 300, tmp_path / "d", "--lane", lane, "--retries", "4", "--backoff", "100ms")
-    assert (result.exit, result.failures, len(result.files)) == (0, {}, 300)
+        result = fetch(server, 150, tmp_path / "d", "--lane", lane, "--retries", "4", "--backoff", "100ms")
+    assert (result.exit, result.failures, len(result.files)) == (0, {}, 150)
+
+
+@pytest.mark.parametrize("status", ["", "503"])
+@pytest.mark.parametrize(
+    "head",
+    ["302 Found\r\nLocation: {url}/x", "200 OK\r\nSet-Cookie: a=1", "200 OK\r\nContent-Encoding: gzip"],
+)
+def test_files_wait_whose_connections_are_closed_since_the_other_client_has_them(
+    head: str, status: str, tmp_path: Path
+) -> None:
+    """What the pipelined client cannot take, the requests client requests on connections of its own."""
+    with Server(default=lambda request: ok(b"x")) as target:
+        head = head.format(url=target.url)
+        with pool(processes=3, seconds=0.002, closes=True, status=status, head=head) as server:
+            result = fetch(server, 60, tmp_path / "d", "--workers", "1")
+    assert (result.exit, result.failures, len(result.files)) == (0, {}, 60)
 
 
 @pytest.mark.slow

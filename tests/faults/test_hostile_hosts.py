@@ -88,13 +88,20 @@ def test_retry_after_stops_all_workers(
     assert not [request for request in requests if began < request.at < refusals[0] + least]
 
 
-def test_outage_causes_no_retry_storm_and_loses_nothing(tmp_path: Path) -> None:
-    """A host that answers 503 to everything for two seconds, in the middle of a job."""
+@pytest.mark.parametrize("lane", ["auto", "requests"])
+@pytest.mark.parametrize(("before", "seconds"), [(0, 1.5), (200, 3.0)])
+def test_outage_causes_no_retry_storm_and_loses_nothing(
+    before: int, seconds: float, lane: str, tmp_path: Path
+) -> None:
+    """A host that answers 503 to everything, at first, or after so many requests.
+
+    The time is less than that of the pauses, which are five, and one more at a host that has answered.
+    """
     until: list[float] = []
 
     def answer(request: Request) -> list[Step]:
-        if not until and len(server.requests) > 200:
-            until.append(request.at + 2.0)
+        if not until and len(server.requests) > before:
+            until.append(request.at + seconds)
         if until and request.at < until[0]:
             refused.append(request.at)
             return status(503)
@@ -102,8 +109,9 @@ def test_outage_causes_no_retry_storm_and_loses_nothing(tmp_path: Path) -> None:
 
     refused: list[float] = []
     with Server(default=answer) as server:
-        options = (*PATIENT, "--workers", "2", "--connections", "8", "--pipeline", "off")
-        options += ("--retries", "5", "--backoff", "150ms")
+        options = (*PATIENT, "--workers", "2", "--connections", "8", "--lane", lane, "--pipeline", "off")
+        # Those of a host that cannot be reached would be 0.2 s each.
+        options += ("--retries", "5", "--backoff", "80ms", "--connect-timeout", "1s")
         result = download("-", tmp_path / "d", *options, stdin="\n".join(urls(server, 1000)))
     assert (result.exit, len(result.files)) == (0, 1000)
     # First attempts until so many in a row are no chance, and those in flight; then one at a time. Where a

@@ -156,8 +156,8 @@ PROLOGUE = """{early}
 import json, sys
 import downloader
 source, output = sys.argv[1:]
-def fetch():
-    config = downloader.Config(source=source, output=output, workers=2, progress="none")
+def fetch(**options):
+    config = downloader.Config(source=source, output=output, workers=2, progress="none", **options)
     report = downloader.download(config)
     return [report.exit_code, report.complete, report.stored]
 """
@@ -227,7 +227,9 @@ def test_the_run_drains_when_the_program_that_called_it_is_killed(
     truth = Truth(2000)
     server = dev_server(files=truth.files, delay="0-0.1s")
     dest = tmp_path / "dest"
-    with fetching(caller("plain"), server, dest, gets=100) as job:
+    # With pipelines, some files are requested twice, to check the order of answers.
+    program = caller("plain", "print(json.dumps(fetch(pipeline=1)))")
+    with fetching(program, server, dest, gets=100) as job:
         job.kill()
         job.alone()
         assert "Traceback" not in job.err

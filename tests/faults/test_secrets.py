@@ -320,6 +320,91 @@ def test_what_a_server_sends_back_of_credentials_is_cut(store: str, lane: str, t
             assert form not in everything, everything[max(everything.find(form) - 200, 0) :][:400]
 
 
+# By how a redirect names it: the credential that it adds, and what comes behind.
+HOPPED = {way: f"{way}-s3cret-9f8e7d" for way in ("here", "query", "login", "two")}
+STORED = ("fields", "coded", "landed", "odd", "twice", "coding")
+SAID = (*STORED, "host", "scheme", "unclear", "length", "reason", "digest")
+
+
+def hopping(request: Request, here: str, there: str) -> list[Step]:
+    """Redirect ``/WAY/KIND/…`` to where the server is sent a credential, which that repeats by KIND."""
+    path, _, query = request.target.partition("?")
+    _, way, kind, *rest = path.split("/")
+    secret = HOPPED.get(way, "")
+    targets = {
+        "here": f"/e/{kind}?access_token={secret}",
+        "query": f"{there}/e/{kind}?X-Amz-Signature={secret}&X-Amz-Date=1",
+        "login": f"{here.replace('//', f'//me:{secret}@')}/e/{kind}",  # another host is sent none
+        # What comes last is sent the credential of the hop before in no way that would tell that it is one.
+        "two": f"{there}/on/{kind}?sig={secret}",
+    }
+    if way in targets:
+        return redirect(targets[way])
+    said = query.partition("=")[2].partition("&")[0]
+    if login := request.header("Authorization"):
+        said = base64.b64decode(login.split()[1]).decode().partition(":")[2]
+    if way == "on":
+        return redirect(f"{here}/e/{kind}/{said}")
+    said = said or "".join(rest)
+    if way == "landed":
+        return ok(b"hello")
+    return repeated(kind, said)
+
+
+def repeated(kind: str, said: str) -> list[Step]:
+    """Return a response of this ``kind`` that has what was ``said``."""
+    coded = base64.b64encode(said.encode()).decode()
+    return {
+        "fields": ok(b"hello", f'ETag: "{said}"', f"Content-Type: image/{said}", f"Last-Modified: {said}"),
+        "coded": ok(b"hello", f'ETag: "{coded}"', f"Content-Type: image/a; b={quote(said)}"),
+        "landed": redirect(f"/landed/{said}/f?plain={said}"),
+        "odd": redirect("/landed/" + "".join(f"%{ord(char):02x}" for char in said) + "/f"),
+        "twice": redirect(f"/landed/{said}/f?sig={said}"),
+        "host": redirect(f"http://{said}.invalid/"),
+        "scheme": redirect(f"{said}://x/"),
+        "unclear": redirect(f"http://[{said}/"),
+        "coding": ok(b"hello", f"Content-Encoding: {said}"),
+        "length": [f"HTTP/1.1 200 OK\r\nContent-Length: {said}\r\n\r\n".encode()],
+        "reason": [f"HTTP/1.1 500 {said}\r\nContent-Length: 0\r\n\r\n".encode()],
+        "digest": ok(
+            b"hello", f"Repr-Digest: sha-256=:{base64.b64encode(said.ljust(32).encode()).decode()}:"
+        ),
+    }[kind]
+
+
+@pytest.mark.parametrize("lane", ["auto", "requests"])
+@pytest.mark.parametrize("store", ["tar", "files"])
+def test_what_a_server_sends_back_of_a_redirect_is_cut(store: str, lane: str, tmp_path: Path) -> None:
+    """It was sent what another server has put in its URL, and not what the list has."""
+    out = tmp_path / "out"
+    out.mkdir()
+    at: list[str] = []
+
+    def rows(request: Request) -> list[Step]:
+        return hopping(request, *at)
+
+    with Server(default=rows) as here, Server(default=rows) as there:
+        at += [here.url, there.url]
+        source = tmp_path / "list.txt"
+        source.write_text(
+            "".join(f"{here.url}/{way}/{kind}/{kind}-{way}\n" for way in HOPPED for kind in SAID)
+        )
+        options = ["--lane", lane, "--retries", "1", "--backoff", "10ms", "--checksums", "all", "-vv"]
+        options += ["--compressed"] if lane == "requests" else []
+        options += ["--failures", str(out / "f.jsonl"), "--report", str(out / "r.json"), "--json"]
+        done = run(source, "-o", out / "d", "--store", store, *options, "--manifest", out / "m.jsonl")
+        assert done.returncode == 1, done.stderr
+    stored = json.loads(done.stdout)["stored"]
+    assert stored == len(STORED) * len(HOPPED), done.stderr
+    rows_of = [json.loads(line) for line in (out / "m.jsonl").read_text().splitlines()]
+    assert len(rows_of) == stored
+    assert sum("***" in (row["etag"] or "") for row in rows_of) == 2 * len(HOPPED)
+    everything = told_by(done, out)
+    for secret in HOPPED.values():
+        for form in (*forms(secret), base64.b64encode(secret.encode())[:-4], quote(secret).encode()):
+            assert form not in everything, everything[max(everything.find(form) - 200, 0) :][:400]
+
+
 @pytest.mark.parametrize(
     "said",
     [

@@ -165,7 +165,7 @@ class World(RuleBasedStateMachine):
         if how == "stored":
             marks.publish(index, 100, 1)
             self.published.add(job.key)
-            schedule.succeeded(job.host, self.now)
+            schedule.succeeded(job.host, self.now, self.now)
             worker.left[seq] -= 1
         else:
             marks.set(index, NO_CLAIM)

@@ -288,7 +288,7 @@ class Owner:
     def host_serves(self, host: Host) -> None:
         pass
 
-    def host_succeeded(self, host: Host, count: int = 1, *, again: bool = False) -> None:
+    def host_succeeded(self, host: Host, began: float, count: int = 1, *, again: bool = False) -> None:
         pass
 
     def fatal(self, error: Exception) -> None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from encodings.aliases import aliases
 from pathlib import Path
 from unicodedata import normalize
 
@@ -14,7 +18,9 @@ import pytest
 from harness import report_of, stored
 from servers import Request, Server, Step, ok
 
+from downloader.errors import ConfigError
 from downloader.files.directory import open_home
+from downloader.sources.lists.bag_manifests import BagManifests, fields_of, tag_files
 from downloader.storage.journal import Journal
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -207,9 +213,81 @@ def test_a_bag_of_the_version_before_goes_on_with_its_names(
     assert set(stored(dest)) == {"data/0%", "data/1%25", "data/2%25"}
 
 
-def test_encoding_that_is_unknown(run_downloader: Run, tmp_path: Path) -> None:
-    fetch = make_bag(tmp_path / "bag", "http://h/a - data/a\n", {})
-    (tmp_path / "bag" / "bagit.txt").write_text("Tag-File-Character-Encoding: UTF-16\n")
+@pytest.mark.parametrize("name", ["UTF-16", "UTF-7", "idna"])
+def test_encoding_that_is_unsuitable(run_downloader: Run, tmp_path: Path, name: str) -> None:
+    fetch = make_bag(tmp_path / "bag", "http://h/a - data/a\nhttp://h/b - data/b+//x\n", {})
+    (tmp_path / "bag" / "bagit.txt").write_text(f"Tag-File-Character-Encoding: {name}\n")
     done = run_downloader(fetch, "-o", tmp_path / "d", *QUICK)
     assert done.returncode == 2, done.stderr
-    assert "tag files in UTF-16 cannot be read" in done.stderr
+    assert f"tag files in {name} cannot be read; convert them to UTF-8" in done.stderr
+
+
+REFUSED = """
+base64_codec bz2_codec cp037 cp1026 cp1140 cp273 cp424 cp500 cp864 cp875 hex_codec hz idna
+iso2022_jp iso2022_jp_1 iso2022_jp_2 iso2022_jp_2004 iso2022_jp_3 iso2022_jp_ext iso2022_kr mbcs oem
+punycode quopri_codec raw_unicode_escape rot_13 shift_jis_2004 shift_jisx0213 undefined unicode_escape
+utf_16 utf_16_be utf_16_le utf_32 utf_32_be utf_32_le utf_7 uu_codec zlib_codec
+"""
+
+
+@pytest.mark.parametrize("encoding", sorted({*aliases.values(), *REFUSED.split(), "charmap", "utf_8_sig"}))
+def test_encoding_is_refused_or_reads_all_bytes(tmp_path: Path, encoding: str) -> None:
+    """One that accepts most bags and cannot decode some line would lose all files of that bag."""
+    fetch = make_bag(tmp_path / "bag", "", {})
+    fetch.with_name("bagit.txt").write_text(f"Tag-File-Character-Encoding: {encoding}\n")
+    if encoding in REFUSED.split():
+        with pytest.raises(ConfigError, match=f"tag files in {encoding} cannot be read; convert them"):
+            tag_files(str(fetch))
+        return
+    tags = tag_files(str(fetch))
+    drawn = random.Random(encoding)
+    # Each byte of ASCII, but those that end lines, behind each that may begin a character of several.
+    ascii_bytes = sorted({*range(128)}.difference(b"\r\n"))
+    odd = [bytes((lead, byte)) for lead in range(128, 256) for byte in ascii_bytes]
+    odd += [
+        b"+",
+        b"b+//x",
+        b"~",
+        b"~{",
+        b"\x1b",
+        b"\x1b$B",
+        b"\\",
+        b"\\u12",
+        b"%",
+        b"xn--a",
+        b"\x1b$)C\x0e",
+    ]
+    odd += [bytes(drawn.choices(b"\x81\x8e\x8f\xfe\xff09A~\\", k=6)) for _ in range(2000)]
+    lines = [b"data/" + each + b"/x%d" % number for number, each in enumerate(odd)]
+    sums = b"".join(b"%032x  %s\n" % (number, line) for number, line in enumerate(lines))
+    fetch.with_name("manifest-md5.txt").write_bytes(sums)
+    with closing(BagManifests(str(fetch), tags)) as manifests:
+        for number, line in enumerate(lines):
+            url, _, path = fields_of(b"http://h/a - " + line + b"\n", tags.encoding)
+            assert url == "http://h/a"
+            assert path.endswith(f"/x{number}")
+            assert manifests.find(path)[1] == f"md5:{number:032x}"
+
+
+@pytest.mark.parametrize("name", ["bagit.txt", "manifest-md5.txt", "manifest-sha256.txt"])
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (os.mkfifo, "is not a regular file"),
+        (lambda path: path.symlink_to("/dev/zero"), "is not a regular file"),
+        (os.mkdir, "is not a regular file"),
+        (lambda path: path.write_bytes(bytes(1 << 20)), "longer than 1 MiB"),
+    ],
+)
+def test_file_of_a_bag_that_is_none(
+    run_downloader: Run, tmp_path: Path, name: str, make: Callable[[Path], None], says: str
+) -> None:
+    """A bag may come from an archive, or lie in a directory that is not ours alone."""
+    source = make_bag(tmp_path / "bag", "http://127.0.0.1:9/a - data/a\n", {})
+    (tmp_path / "bag" / name).unlink(missing_ok=True)
+    make(tmp_path / "bag" / name)
+    done = run_downloader(source, "-o", tmp_path / "d", *QUICK, timeout=20)
+    if name == "bagit.txt" and "longer" in says:
+        assert done.returncode == 1  # as one that says nothing
+    else:
+        assert (done.returncode, says in done.stderr, name in done.stderr) == (2, True, True), done.stderr

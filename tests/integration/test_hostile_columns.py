@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
-from datetime import date
+from datetime import date, time
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,11 @@ from list_writer import write
 from pyarrow import parquet
 from servers import CLOSE, Request, Server, Step, ok, status
 
+from downloader.errors import SourceError
 from downloader.sources.lists.arrow_values import values_of
+from downloader.sources.lists.columns import Wanted
+from downloader.sources.lists.files import ListFile
+from downloader.sources.lists.open_rows import Reading, open_rows
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 QUICK = ("--workers", 1, "--retries", 0, "--progress", "none", "--json")
@@ -251,6 +256,138 @@ def test_text_that_is_not_utf8(server: Server, run_downloader: Run, tmp_path: Pa
     assert [row["note"] for row in items(tmp_path / "d/00000.parquet")] == ["\ufffdx", "y", "z"]
     nested = values_of(pa.ListArray.from_arrays([0, 1, 2, 3], note))
     assert nested == [["\udcffx"], ["y"], ["z"]]
+
+
+def beyond() -> dict[str, pa.Array]:
+    """Return columns of two rows that refer to what they do not have."""
+
+    def made(kind: pa.DataType, *buffers: Any, children: Sequence[pa.Array] = ()) -> pa.Array:
+        packed = [None, *(pa.py_buffer(each) for each in buffers)]
+        return pa.Array.from_buffers(kind, 2, packed, children=list(children))
+
+    def ints(*numbers: int) -> bytes:
+        return b"".join(number.to_bytes(4, "little", signed=True) for number in numbers)
+
+    text, whole = b"ab" * 4, pa.array(["a", "b"])
+    codes = pa.array([0, 0], pa.int8())
+    index = pa.DictionaryArray.from_arrays(pa.array([0, 900_000], pa.int32()), whole, safe=False)
+    bounds = pa.array([0, 1, 2], pa.int32())
+    found = {
+        "text": made(pa.string(), ints(0, 3000, 8), text),
+        "text before": made(pa.string(), ints(0, -4000, 8), text),
+        "bytes": made(pa.binary(), ints(0, 3000, 8), text),
+        "list": made(pa.list_(pa.string()), ints(0, 3000, 2), children=[whole]),
+        "dictionary": index,
+        "dense union": made(
+            pa.dense_union([pa.field("a", pa.string())]), bytes(2), ints(0, 3000), children=[whole]
+        ),
+    }
+    if hasattr(pa, "string_view"):
+        view = ints(4) + b"abab" + ints(0, 0)
+        far = ints(300) + b"abab" + ints(0, 42)
+        found["view"] = made(pa.string_view(), view + far, text)
+        found["list view"] = made(pa.list_view(pa.string()), ints(0, 1), ints(1, 3000), children=[whole])
+    inner = {}
+    for name, each in found.items():
+        inner[f"struct of {name}"] = pa.StructArray.from_arrays([each], ["a"])
+        inner[f"list of {name}"] = pa.ListArray.from_arrays(bounds, each)
+        inner[f"map of {name}"] = pa.MapArray.from_arrays(bounds, whole, each)
+        inner[f"sparse union of {name}"] = pa.UnionArray.from_sparse(codes, [each])
+    for name in ("text", "list"):
+        # Text beside it that is not UTF-8, which is no reason to refuse a list, hides nothing.
+        wrong = made(pa.string(), ints(0, 1, 2), b"\xff\xff")
+        inner[f"wrong text and {name}"] = pa.StructArray.from_arrays([wrong, found[name]], ["a", "b"])
+    return {**found, **inner}
+
+
+@pytest.mark.parametrize("form", ["file", "stream"])
+def test_values_beyond_what_the_file_has_are_not_read(form: str, tmp_path: Path) -> None:
+    for name, column in beyond().items():
+        batch = pa.record_batch([pa.array(["http://h/a", "http://h/b"]), column], names=["url", "k"])
+        made = pa.ipc.new_file if form == "file" else pa.ipc.new_stream
+        with made(tmp_path / "l.arrow", batch.schema) as writer:
+            writer.write_batch(batch)
+        file = ListFile(str(tmp_path / "l.arrow"), "arrow")
+        with (
+            contextlib.closing(open_rows(file, "l", Reading(Wanted(keep="k")))) as rows,
+            pytest.raises(SourceError, match=r"^l cannot be read after row 0: ") as caught,
+        ):
+            rows.read(10)
+        assert "write it again" in str(caught.value), name
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_index_beyond_a_dictionary_of_parquet_is_not_followed(nested: bool, tmp_path: Path) -> None:
+    """Its decoder looks at none."""
+    numbers = [0, 1, 2, 1, 0, 2, 2, 1]
+    column = pa.DictionaryArray.from_arrays(pa.array(numbers, pa.int32()), pa.array(["a", "b", "c"]))
+    if nested:
+        column = pa.ListArray.from_arrays(list(range(9)), column)
+    path = tmp_path / "l.parquet"
+    table = pa.table({"url": [f"http://h/{n}" for n in range(8)], "k": column})
+    parquet.write_table(table, path, compression="none", write_statistics=False)
+
+    def packed(*indices: int) -> bytes:
+        bits = sum(index << (2 * at) for at, index in enumerate(indices))
+        return bytes([2, 3]) + bits.to_bytes(2, "little")
+
+    data = path.read_bytes()
+    assert data.count(packed(*numbers)) == 1
+    path.write_bytes(data.replace(packed(*numbers), packed(0, 1, 3, *numbers[3:])))
+    with (
+        contextlib.closing(
+            open_rows(ListFile(str(path), "parquet"), "l", Reading(Wanted(keep="k")))
+        ) as rows,
+        pytest.raises(SourceError, match=r"cannot be read after row 0: .*out of bounds"),
+    ):
+        rows.read(10)
+
+
+def test_a_list_with_such_values_ends_the_run(run_downloader: Run, tmp_path: Path) -> None:
+    batch = pa.record_batch([beyond()["text"]], names=["url"])
+    with pa.ipc.new_file(tmp_path / "l.arrow", batch.schema) as writer:
+        writer.write_batch(batch)
+    done = run_downloader(tmp_path / "l.arrow", "-o", tmp_path / "d", *QUICK)
+    assert done.returncode == 2, done.stderr
+    assert "cannot be read after row 0: Offset invariant failure" in done.stderr
+
+
+def test_text_of_arrow_that_is_not_utf8_is_read_at_any_depth(tmp_path: Path) -> None:
+    """What its values mean is not what makes a list unsafe; nor is a time that no clock shows."""
+    raw = pa.array([b"\xffx", b"y"], pa.binary())
+    text = pa.Array.from_buffers(pa.string(), 2, raw.buffers())
+    late = pa.array([2**30, 1], pa.int32()).view(pa.time32("s"))
+    bounds = pa.array([0, 1, 2], pa.int32())
+    empty = pa.ListArray.from_arrays(bounds, pa.nulls(2))
+    columns = {
+        "plain": text,
+        "list": pa.ListArray.from_arrays(bounds, text),
+        "large": pa.LargeListArray.from_arrays(bounds.cast("int64"), text),
+        "fixed": pa.FixedSizeListArray.from_arrays(text, 1),
+        "map": pa.MapArray.from_arrays(bounds, pa.array(["k", "l"]), text),
+        "struct": pa.StructArray.from_arrays([text, empty, late], ["a", "b", "c"]),
+        "dictionary": pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), text),
+        "sparse": pa.UnionArray.from_sparse(pa.array([0, 0], pa.int8()), [text]),
+    }
+    urls = pa.array(["http://h/a", "http://h/b"])
+    batch = pa.record_batch([urls, *columns.values()], names=["url", *columns])
+    with pa.ipc.new_file(tmp_path / "l.arrow", batch.schema) as writer:
+        writer.write_batch(batch)
+    file = ListFile(str(tmp_path / "l.arrow"), "arrow")
+    with contextlib.closing(open_rows(file, "l", Reading(Wanted(keep="all")))) as rows:
+        table = rows.read(10).table
+    assert not table.faults
+    assert {name: values[0] for name, values in table.columns.items()} == {
+        "url": "http://h/a",
+        "plain": "\udcffx",
+        "list": ["\udcffx"],
+        "large": ["\udcffx"],
+        "fixed": ["\udcffx"],
+        "map": [("k", "\udcffx")],
+        "struct": {"a": "\udcffx", "b": [None], "c": time(13, 37, 4)},
+        "dictionary": "\udcffx",
+        "sparse": "<a value of type sparse_union<0: string=0>>",
+    }
 
 
 FAR = "148108-07-06T14:00:27.387904"

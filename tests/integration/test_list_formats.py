@@ -209,6 +209,7 @@ TAR = ("--store", "tar", "--member")
     ("name", "content", "more", "says"),
     [
         ("l.csv", "URL,b\nu,1\n", [], "(--url-column), it has URL, b; did you mean --url-column URL?"),
+        ("l.csv", "my url,b\nu,1\n", [], "it has my url, b; did you mean --url-column 'my url'?"),
         ("l.tsv", "url\tb\n", ["--keep-columns", "b,c"], "no column 'c' (--keep-columns), it has url, b"),
         ("l.jsonl", '{"href": "u"}\n', [], "no column 'url' (--url-column), it has href"),
         ("l.txt", "http://h/1\n", ["--url-column", "x"], "is for lists with columns, not for txt"),

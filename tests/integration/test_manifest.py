@@ -234,6 +234,42 @@ def test_a_file_that_is_gone_has_no_line_in_the_sums(run_downloader: Run, tmp_pa
     ]
 
 
+def with_crc(data: bytes, crc: int) -> bytes:
+    """Return ``data`` and four bytes more, which give it ``crc``."""
+    base = zlib.crc32(data + bytes(4))
+    basis: dict[int, tuple[int, int]] = {}  # what each bit of the four changes, as a triangular matrix
+
+    def reduce(value: int, bits: int) -> tuple[int, int]:
+        while value and (found := basis.get(value.bit_length())):
+            value, bits = value ^ found[0], bits ^ found[1]
+        return value, bits
+
+    for bit in (1 << at for at in range(32)):
+        value, bits = reduce(zlib.crc32(data + bit.to_bytes(4, "little")) ^ base, bit)
+        basis[value.bit_length()] = (value, bits)
+    made = data + reduce(crc ^ base, 0)[1].to_bytes(4, "little")
+    assert zlib.crc32(made) == crc
+    return made
+
+
+@pytest.mark.parametrize("first", [(), ("--hash", "md5")])
+def test_sums_never_state_what_contradicts_the_list(
+    first: tuple[str, ...], run_downloader: Run, tmp_path: Path
+) -> None:
+    """A change made on purpose may keep size and CRC-32."""
+    dest, bodies = tmp_path / "d", {f"f{at}": b"body of %d" % at for at in range(3)}
+    with Server({f"/{name}": ok(body) for name, body in bodies.items()}) as server:
+        lines = [f"{server.url}/{name},{hashlib.sha256(body).hexdigest()}" for name, body in bodies.items()]
+        (tmp_path / "l.csv").write_text("\n".join(["url,sha256", *lines]) + "\n")
+        assert run_downloader(tmp_path / "l.csv", "-o", dest, *first).returncode == 0
+        forged = with_crc(b"evil".ljust(len(bodies["f1"]) - 4), zlib.crc32(bodies["f1"]))
+        (dest / "f1").write_bytes(forged)
+        argv = (tmp_path / "l.csv", "-o", dest, "--hash", "sha256", "--manifest", dest / "SHA256SUMS")
+        done = run_downloader(*argv)
+    assert "1 files have no sha256, so no line" in done.stderr
+    assert hashlib.sha256(forged).hexdigest() not in (dest / "SHA256SUMS").read_text()
+
+
 def test_failed_files_and_their_retry(run_downloader: Run, tmp_path: Path) -> None:
     manifest = tmp_path / "m.jsonl"
     with Server(files=answers(30)) as server:

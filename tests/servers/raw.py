@@ -47,7 +47,8 @@ class Request:
 class Server:
     """See the package. ``connected``: steps carried out on the nth connection before anything is read
     (before the handshake, with ``tls``); an End among them ends it there. ``record``: whether requests are
-    kept. ``open_peak``: the most connections that the client had open at one time."""
+    kept. ``most``: connections beyond so many at one time are closed at once. ``open_peak``: the most
+    connections that the client had open at one time."""
 
     def __init__(
         self,
@@ -60,6 +61,7 @@ class Server:
         host: str = "127.0.0.1",
         port: int = 0,
         record: bool = True,
+        most: int = 1000,
     ) -> None:
         self.routes: dict[str, Answer] = dict(routes or {})
         if files is not None:
@@ -70,6 +72,7 @@ class Server:
         self._connected = connected
         self.requests: list[Request] = []
         self._record = record
+        self._most = most
         self.connections = 0
         self.resumed = 0  # of these, resumed TLS sessions
         self.open_peak = 0
@@ -142,6 +145,9 @@ class Server:
             with self._lock:
                 number = self.connections
                 self.connections += 1
+                if len(self._sockets) >= self._most:
+                    sock.close()
+                    continue
                 self._sockets.add(sock)
                 self.open_peak = max(self.open_peak, sum(map(_open_there, self._sockets)))
             self._spawn(self._serve, sock, number)

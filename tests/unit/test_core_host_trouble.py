@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 
@@ -10,9 +11,15 @@ from downloader.core.host_trouble import Trouble
 from downloader.errors import FAILURES, Blame, FetchError, failure_kind
 
 
-def fails(trouble: Trouble, blame: Blame, **given: bool) -> bool:
+def fails(
+    trouble: Trouble,
+    blame: Blame,
+    began: float = 0.0,
+    serves: Callable[[float], bool] = lambda since: False,
+    **given: bool,
+) -> bool:
     situation = {"fresh": True, "answered": True, "down": False, **given}
-    return trouble.blames_host(blame, now=0.0, **situation)
+    return trouble.blames_host(blame, began=began, now=0.0, serves=serves, **situation)
 
 
 @pytest.mark.parametrize("share", [0.01, 0.3, 0.5, 0.7, 0.9, 0.97])
@@ -22,7 +29,7 @@ def test_files_that_fail_among_others_never_mean_that_the_host_is_down(share: fl
     outages, down = 0, False
     for _ in range(20_000):
         if draw.random() >= share:
-            trouble.succeeded(1, 0.0)
+            trouble.succeeded(1, 0.0, 0.0)
             down = False
         elif not down:
             down = fails(trouble, Blame.EITHER)
@@ -33,8 +40,24 @@ def test_files_that_fail_among_others_never_mean_that_the_host_is_down(share: fl
 
 def test_host_of_which_nothing_succeeds_is_down() -> None:
     trouble = Trouble()
-    trouble.succeeded(1, 0.0)
+    trouble.succeeded(1, 0.0, 0.0)
     assert [fails(trouble, Blame.EITHER) for _ in range(17)].count(True) == 2
+
+
+def test_host_that_still_sends_a_file_requested_meanwhile_is_not_down() -> None:
+    """What it was sent before the first of the failures says nothing."""
+    trouble = Trouble()
+    asked: list[float] = []
+
+    def serves(since: float) -> bool:
+        asked.append(since)
+        return since <= 10.0
+
+    blamed = [began for began in range(100) if fails(trouble, Blame.EITHER, float(began), serves)]
+    # The first time it is asked about those since 0, and then about those since the failure behind that.
+    assert asked[0] == 0.0
+    assert blamed[0] >= 2 * 16
+    assert all(since > 10.0 for since in asked[1:])
 
 
 def test_retries_of_bad_files_say_nothing() -> None:
@@ -57,7 +80,7 @@ def test_host_that_cannot_be_reached() -> None:
     assert fails(Trouble(), Blame.HOST, answered=False)
     trouble = Trouble()
     assert [fails(trouble, Blame.HOST) for _ in range(4)] == [False, False, False, True]
-    trouble.succeeded(1, 0.0)
+    trouble.succeeded(1, 0.0, 0.0)
     assert not fails(trouble, Blame.HOST)
     assert fails(trouble, Blame.HOST, down=True)
 
@@ -72,7 +95,7 @@ def test_any_answer_shows_that_it_was_reached() -> None:
 def test_host_that_is_given_up_is_blamed_no_more_until_it_answers() -> None:
     trouble = Trouble(given_up=True)
     assert not any(fails(trouble, Blame.EITHER) for _ in range(100))
-    trouble.succeeded(1, 0.0)
+    trouble.succeeded(1, 0.0, 0.0)
     assert [fails(trouble, Blame.EITHER) for _ in range(16)][-1]
 
 
@@ -99,3 +122,16 @@ def test_status_is_never_the_hosts_alone() -> None:
 def test_hosts_that_ask_to_wait(code: str, after: float | None, waits: bool, retried: bool) -> None:
     error = FetchError(code, "", after)
     assert (error.asks_to_wait, error.transient) == (waits, retried)
+
+
+@pytest.mark.parametrize(
+    ("code", "retried"), [("http-403", True), ("http-410", True), ("too-large", False)]
+)
+def test_refusal_of_a_request_that_has_waited_for_long_behind_a_redirect_is_not_final(
+    code: str, retried: bool
+) -> None:
+    """The signed URL that the redirect led to may have run out."""
+    error = FetchError(code)
+    assert not error.transient
+    error.outdated = True
+    assert error.transient is retried

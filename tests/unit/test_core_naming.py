@@ -457,6 +457,14 @@ def test_names_of_a_job_begun_before() -> None:
     assert re.fullmatch("sig%~[a-z2-7]{16}", url_name("http://h/sig=xyz.jpg", KEY, naming=4))
     assert url_path("http://h/a%3Fb", KEY, naming=4) == "h/a?b"
     assert url_name("http://h/a.jpg?hmac=abc", KEY, naming=3) == "a.jpg?hmac=abc"
+    assert url_name("http://h/a.jpg?temp_url_sig=abc", KEY, naming=6) == "a.jpg?temp_url_sig=abc"
+    assert url_name("http://h/a.jpg?session_key=abc", KEY, naming=7) == "a.jpg?session_key=abc"
+    assert re.fullmatch("a%~[a-z2-7]{16}.jpg", url_name("http://h/a.jpg?session_key=abc", KEY))
+    for name in ("db_pwd", "user_session", "http_auth", "userpass", "pat", "hm"):
+        assert url_name(f"http://h/a.jpg?{name}=abc", KEY, naming=7) == f"a.jpg?{name}=abc"
+    for name in ("signal", "max_tokens", "token_count", "secretary"):
+        assert re.fullmatch("a%~[a-z2-7]{16}.jpg", url_name(f"http://h/a.jpg?{name}=abc", KEY, naming=7))
+        assert url_name(f"http://h/a.jpg?{name}=abc", KEY) == f"a.jpg?{name}=abc"
 
 
 @pytest.mark.parametrize("url", ["", "x", "/a/b", "h/x", "http:/x", "http:///x", "mailto:a@b"])

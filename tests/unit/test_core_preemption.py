@@ -87,6 +87,16 @@ def test_few_are_lost_while_nothing_ends_at_all() -> None:
     assert 0 < Slots(32, rate=0, slots=32).run(3) <= 2
 
 
+def test_few_are_lost_where_a_server_that_was_fast_is_held_up() -> None:
+    """It has answered just before, which says nothing about the requests that it got since."""
+    slots = Slots(0, slots=32)
+    slots.run(5)
+    slots.rate = 0
+    slots.held = [Held(n, Job(slots.host), slots.now, 0) for n in range(32)]
+    assert slots.run(1.5) == 0
+    assert 0 < slots.run(1.5) <= 2
+
+
 def test_slow_server_is_known_by_responses_that_ended() -> None:
     """Each response takes 5 s. When the first have come, those of others are waited for."""
     slots = Slots(8, rate=0)

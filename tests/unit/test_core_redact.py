@@ -30,11 +30,37 @@ X-Goog-Signature AWSAccessKeyId GoogleAccessId TOKEN Sig signed_by client_secret
 passwort x-api-key to%6ben to%256ben user[password] key[0] a[code] %20token
 hmac oauth_signature access_key accesskey auth_key private-key Subscription-Key url_signature passphrase
 sas hdnts hdnea x[hmac]
+temp_url_sig hsig tempauth SAMLResponse assertion license_key sessid mac csrf xsrf-value
+OSSAccessKeyId q-ak rlkey
+SAMLart saml_response session_key sessionkey Session-Key passkey pass_key pass-phrase jwt_assertion
+oauth_verifier code_verifier ASPSESSIONIDQQABCDEF ASP.NET_SessionId encryption_key encryptionKey enc_key
+otp_code verify_code verificationCode reset_code activation_code user_code device_code authcode oobCode
+oobcode totp tkn x_tkn cred aws.creds service_ticket loginTicket connect.sid cf_clearance authn appkey
+AppKey app_key master_key masterkey webhook_key webhookkey license-key user_pass
+data[session_key] session%5Fkey mySessionKey AWSMasterKey user[otp]
+db_pwd userPwd userpwd oldpwd pswd http_auth proxy_auth proxyAuth basicauth auth2 oauth user_session
+auth.session login_session sess session_cookie auth-cookie sessionCookie my_bearer pw user_pw dbpw pat
+github_pat dbpass userpass ftp_pass pass1 new_pass2 sign signed_url user_session_id token_id max_token
+secretary_token signal_token tokenizer_secret passkeyhash_token boarding_password sign_up_token
+access_tokens password[type] token[count] tokens
 """
-SECRET_NAMES = st.sampled_from(WORDS.split())
+# As stores, CDNs and services spell them: Amazon, Google, Azure, Akamai, CloudFront, Fastly, Bunny,
+# Alibaba, Tencent, OAuth 1 and 2, Firebase, Discord, Slack, Zoom, GitHub, GitLab,
+# Bitbucket, Hugging Face, Kaggle.
+SERVICES = """
+X-Amz-Signature X-Amz-Credential X-Amz-Security-Token x-amz-s3session-token AWSAccessKeyId Signature
+X-Goog-Signature X-Goog-Credential GoogleAccessId access_token sig code subscription-key
+hdnea hdnts hdntl __gda__ __token__ hmac token Fastly-Key AccessKey auth_key
+X-Oss-Signature X-Oss-Credential OSSAccessKeyId security-token q-signature q-ak x-cos-security-token
+txSecret oauth_token oauth_verifier oauth_signature client_secret refresh_token id_token code_verifier
+client_assertion device_code user_code auth oobCode apiKey hm pub_secret pwd zak tk jwt
+private_token job_token rss_token feed_token deploy_token PRIVATE-TOKEN JOB-TOKEN X-Xet-Access-Token
+kaggle_key api_sig auth_token
+"""
+SECRET_NAMES = st.sampled_from(f"{WORDS} {SERVICES}".split())
 
 
-@pytest.mark.parametrize("name", WORDS.split())
+@pytest.mark.parametrize("name", sorted({*WORDS.split(), *SERVICES.split()}))
 def test_secret_parameter_names(name: str) -> None:
     assert is_secret_param(name)
     for separator in "?&;#":
@@ -47,10 +73,82 @@ def test_secret_parameter_names(name: str) -> None:
     [
         *("", "sv", "se", "sp", "sr", "a", "q", "keyword", "author", "next-marker", "design"),
         *("sort_key", "bypass", "passenger", "compass", "exp", "acl", "tickets"),
+        *("config", "temp_url_expires", "macro", "stock", "design-by", "q-sign-time", "etag"),
+        *("country_code", "zip_code", "postalCode", "pin_code", "status_code", "preset_code", "barcode"),
+        *("primary_key", "object_key", "partition-key", "publicKey", "site_key", "monkey", "mapKey"),
+        *("side", "residence", "inside", "insider", "presider", "passage", "surpass", "pass_count"),
+        *("ticket_id", "otp_length", "code_challenge", "client_assertion_type", "session_date"),
+        *("sample", "samples", "same", "credits", "accredited", "verified", "clearance", "total"),
+        *(
+            "author",
+            "authority",
+            "authors",
+            "tokenizer",
+            "tokenize",
+            "keyword",
+            "monkey",
+            "passage",
+            "assign",
+        ),
+        *(
+            "signup",
+            "sign_up",
+            "signIn",
+            "sign-out",
+            "signal",
+            "signals",
+            "signalStrength",
+            "sigma",
+            "sigmoid",
+        ),
+        *(
+            "significance",
+            "pattern",
+            "path",
+            "patch",
+            "pats",
+            "pwdx",
+            "secretary",
+            "secretariat",
+            "secretion",
+        ),
+        *(
+            "max_tokens",
+            "maxTokens",
+            "max_new_tokens",
+            "maxOutputTokens",
+            "max_tokens_to_sample",
+            "num-tokens",
+        ),
+        *("token_count", "tokenCount", "token_type", "token_limit", "signature_version", "SignatureMethod"),
+        *("oauth_signature_method", "sign_type", "password_length", "boarding_pass", "boardingPass"),
+        *(
+            "low_pass",
+            "season_pass",
+            "underpass",
+            "pawn",
+            "spawn",
+            "cookies_accepted",
+            "sessions",
+            "auth_type",
+        ),
+        *("bearers", "pw_length", "obsession", "possession", "session_count", "cookie_policy", "assess"),
+        *("client_id", "redirect_uri", "response_type", "grant_type", "scope", "oauth_version", "nonce"),
+        *("oauth_timestamp", "code_challenge_method", "X-Amz-Algorithm", "X-Amz-Date", "X-Amz-Expires"),
+        *(
+            "X-Amz-SignedHeaders",
+            "X-Goog-SignedHeaders",
+            "response-content-disposition",
+            "versionId",
+            "alt",
+        ),
+        *("skoid", "sktid", "ske", "Expires", "Policy", "Key-Pair-Id", "ex", "is", "generation", "w", "x_"),
     ],
 )
 def test_harmless_parameter_names(name: str) -> None:
     assert not is_secret_param(name)
+    for separator in "?&/":
+        assert redact_url(f"http://h/a{separator}{name}=5") == f"http://h/a{separator}{name}=5"
 
 
 @pytest.mark.parametrize(

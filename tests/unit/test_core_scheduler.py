@@ -115,7 +115,7 @@ def test_limit_doubles_after_a_pause() -> None:
         for job in flying:
             schedule.release(job.host)
             # One success doubles the limit; the others of the wave must not.
-        schedule.succeeded(host, float(now))
+        schedule.succeeded(host, float(now), float(now))
     assert host.rounds == 0
 
 
@@ -124,9 +124,9 @@ def test_success_of_a_request_before_the_pause_is_ignored() -> None:
     host = schedule.host("a")
     schedule.failed(host, 0.0, 1.0)
     schedule.pause(host, 2.0)
-    assert not schedule.succeeded(host, 1.5)
+    assert not schedule.succeeded(host, 1.5, 1.5)
     assert (host.allowed, host.rounds) == (1, 1)
-    assert schedule.succeeded(host, 2.5)
+    assert schedule.succeeded(host, 2.5, 2.5)
     assert (host.allowed, host.rounds) == (2, 0)
 
 
@@ -190,7 +190,7 @@ def test_success_ends_a_pause_that_the_host_did_not_ask_for() -> None:
     schedule.failed(host, 0.0, 1.0)
     schedule.pause(host, 20.0, asked=False)
     assert take_all(schedule, 1.0) == []
-    assert schedule.succeeded(host, 1.5)
+    assert schedule.succeeded(host, 1.5, 1.5)
     assert len(take_all(schedule, 1.5)) == 2
 
 
@@ -204,7 +204,7 @@ def test_host_that_is_given_up_is_requested_all_the_same() -> None:
     assert schedule.resting == 0
     assert take_all(schedule, 1.0) == jobs[:16]
     assert len(schedule.next_jobs(host, 9, None)) == 1
-    assert schedule.succeeded(host, 2.0)
+    assert schedule.succeeded(host, 2.0, 2.0)
     assert host.rounds == 0
     assert host.allowed == 32
 
@@ -247,7 +247,7 @@ def test_success_lifts_the_verdict() -> None:
     host = schedule.host("a")
     schedule.failed(host, 0.0, 1.0)
     schedule.fail_host(host, "connect", "", 1.0)
-    assert schedule.succeeded(host, 2.0)
+    assert schedule.succeeded(host, 2.0, 2.0)
     assert schedule.failure(host, 2.0) is None
 
 
@@ -349,7 +349,7 @@ def apply_step(
 ) -> Schedulable | None:
     """Apply a step to ``host``; return the job where the step adds one."""
     if step == "ok":
-        schedule.succeeded(host, now)
+        schedule.succeeded(host, now, now)
     elif step == "fail":
         schedule.failed(host, now, now)
     elif step == "pause":
@@ -509,13 +509,13 @@ def test_when_a_host_opens() -> None:
     assert schedule.opens_at(host, 6.0) > 6.0
     take_all(schedule, 6.0)
     assert schedule.opens_at(host, 6.0) > 6.0
-    schedule.succeeded(host, 7.0)
+    schedule.succeeded(host, 7.0, 7.0)
     assert schedule.opens_at(host, 7.0) == 7.0
     schedule.went_silent(host, 6.5)
     assert schedule.opens_at(host, 8.0) == 8.0  # it has answered others meanwhile
     schedule.went_silent(host, 7.5)
     assert schedule.opens_at(host, 8.0) > 8.0
-    schedule.succeeded(host, 9.0)
+    schedule.succeeded(host, 9.0, 9.0)
     assert schedule.opens_at(host, 9.0) == 9.0
     schedule.fail_host(host, "dns", "", 10.0)
     assert schedule.opens_at(host, 10.0) == math.inf

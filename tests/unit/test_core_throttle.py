@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import random
 from collections.abc import Callable
 
@@ -29,12 +30,19 @@ class Bucket:
         return True
 
 
+def record(throttle: Throttle, now: float, began: float, taken: bool) -> None:
+    if taken:
+        throttle.succeeded(now, began, 1)
+    else:
+        throttle.was_refused(now, began)
+
+
 def run(accepts: Callable[[float], bool], seconds: float, throttle: Throttle) -> list[tuple[float, bool]]:
     """Send as many requests as ``throttle`` allows; return when each was sent, and whether it succeeded."""
     sent, now = [], 0.0
     while now < seconds:
         taken = accepts(now)
-        throttle.record(now, good=int(taken), refused=int(not taken))
+        record(throttle, now, now, taken)
         sent.append((now, taken))
         now += throttle.gap or 1 / FAST
     return sent
@@ -74,7 +82,7 @@ def test_both_kinds_together() -> None:
 def test_few_requests_are_no_reason() -> None:
     throttle = Throttle()
     for now in range(100):
-        throttle.record(float(now), refused=1)
+        throttle.was_refused(float(now), float(now))
     assert throttle.gap == 0
 
 
@@ -82,7 +90,52 @@ def test_an_outage_leaves_no_pace_behind() -> None:
     """What was counted before it is no measurement together with what comes after it."""
     throttle = Throttle()
     for number in range(40):
-        throttle.record(number / 1000, good=number < 20, refused=number >= 20)
+        record(throttle, number / 1000, number / 1000, number < 20)
     for number in range(40):
-        throttle.record(20 + number / 1000, good=1)
+        record(throttle, 20 + number / 1000, 20 + number / 1000, True)
     assert throttle.gap == 0
+
+
+def run_slots(
+    accepts: Callable[[float], bool], took: float, refusing: float, seconds: float, throttle: Throttle
+) -> list[tuple[float, bool]]:
+    """Send requests of SLOTS at a time, as ``throttle`` allows; return when each ended, and how.
+
+    A file takes ``took`` seconds to come, a refusal ``refusing``. The file of it is not requested at once.
+    """
+    ends: list[tuple[float, float, bool]] = []
+    ended: list[tuple[float, bool]] = []
+    now = last = 0.0
+    while now < seconds:
+        at = max(now, last + throttle.gap) if len(ends) < SLOTS else seconds
+        if ends and ends[0][0] <= at:
+            now, began, taken = heapq.heappop(ends)
+            record(throttle, now, began, taken)
+            ended.append((now, taken))
+            continue
+        now = last = at
+        taken = accepts(now)
+        heapq.heappush(ends, (now + (took if taken else refusing), now, taken))
+    return ended
+
+
+SLOTS = 64
+
+
+@pytest.mark.parametrize(("took", "refusing"), [(3.0, 0.01), (1.0, 0.01), (0.3, 0.3), (0.01, 3.0)])
+@pytest.mark.parametrize("share", [0.3, 0.6])
+def test_files_that_fail_beside_others_that_take_long(took: float, refusing: float, share: float) -> None:
+    """Refusals come at once, and files after seconds, or the reverse: that is no limit of the rate."""
+    draw = random.Random(1)
+    ended = run_slots(lambda now: draw.random() >= share, took, refusing, 120.0, Throttle())
+    in_flight = (1 - share) * took + share * refusing
+    late = sum(taken for at, taken in ended if at > 60)
+    assert late > 0.8 * 60 * SLOTS / in_flight * (1 - share)
+
+
+@pytest.mark.parametrize("took", [0.01, 0.1, 0.5])
+def test_rate_limit_is_found_where_files_take_long(took: float) -> None:
+    ended = run_slots(Bucket(20).accepts, took, 0.01, 120.0, Throttle())
+    late = [taken for at, taken in ended if at > 60]
+    assert sum(late) > 0.7 * LIMIT * 60
+    assert late.count(False) < 0.25 * len(late)

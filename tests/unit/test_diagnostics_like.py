@@ -440,3 +440,49 @@ def test_place_of_a_pool_is_where_it_was_made_and_of_several_none_is_guessed(tmp
 
     assert (lines(1), lines(2), lines(6)) == ([1], [4], [6])
     assert lines() == [1, 4]
+
+
+class Slotted(requests.Session):
+    __slots__ = ("__secret", "lock", "token")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.token, self.lock, self.__secret = "first", RLock(), "s"
+
+    def said(self) -> tuple[str, str]:
+        return self.token, self.__secret
+
+
+class Sealed(Slotted):
+    """One that permits no subclass."""
+
+    __slots__ = ("more",)
+
+    def __init_subclass__(cls) -> None:
+        raise TypeError("sealed")
+
+
+@pytest.mark.parametrize("kind", [Slotted, Sealed])
+def test_copy_of_a_session_has_what_is_in_its_slots(kind: type[Slotted]) -> None:
+    own = kind()
+    made = like.substitute(own, {"token": "other", "verify": "ca.pem"})
+    assert made is not own
+    assert (made.said(), made.verify, made.lock is own.lock) == (("other", "s"), "ca.pem", True)
+    assert (own.said(), own.verify) == (("first", "s"), True)
+    assert not hasattr(made, "more")
+
+
+def test_copy_of_a_session_shares_its_slots_as_they_change() -> None:
+    own = Slotted()
+    made = like.substitute(own, {"verify": "ca.pem"})
+    own.token = "second"
+    assert made.token == "second"
+    made.token = "third"
+    assert own.token == "third"
+
+
+def test_lock_in_a_slot_is_new_in_each_copy() -> None:
+    own = Slotted()
+    locks = sharing.locks_of(own)()
+    assert list(locks) == ["lock"]
+    assert like.substitute(own, locks).lock is locks["lock"] is not own.lock

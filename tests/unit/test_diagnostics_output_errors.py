@@ -41,7 +41,7 @@ CASES = {
         f"{LOG} [ERROR] Exception in worker process\n{TRACE}ModuleNotFoundError: No module named 'nope'\n"
         f"{LOG} [INFO] Worker exiting (pid: 7)\n{LOG} [ERROR] Shutting down: Master\n"
         f"{LOG} [ERROR] Reason: Worker failed to boot.\n",
-        f"ModuleNotFoundError: No module named 'nope' … {LOG} [ERROR] Reason: Worker failed to boot.",
+        "ModuleNotFoundError: No module named 'nope'",
     ),
     "rich": (
         "╭──── Traceback (most recent call last) ────╮\n│ app.py:3 in <module>                      │\n"
@@ -79,6 +79,31 @@ CASES = {
     ),
     "no error": ("reads\nsettings are\n{'a': 1,\n 'b': [\n   2]}\n", "{'a': 1, 'b': [ 2]}"),
     "shell": ("/bin/sh: 1: foo: not found\n", "/bin/sh: 1: foo: not found"),
+    "hook of a server": (
+        "[2026-11-28] [1] [ERROR] HTTPS would be serialized here: own-lock at a.py:2: why\n"
+        "[2026-11-28] [1] [ERROR] Reason: Worker failed to boot.\n",
+        "HTTPS would be serialized here: own-lock at a.py:2: why",
+    ),
+    "hook that logs why it ends gunicorn": (
+        f"{LOG} [INFO] Booting worker with pid: 7\n{LOG} [ERROR] refusing: DATABASE_URL is missing\n"
+        f"{LOG} [INFO] Worker exiting (pid: 7)\n{LOG} [ERROR] Worker (pid:7) exited with code 3.\n"
+        f"{LOG} [ERROR] Shutting down: Master\n{LOG} [ERROR] Reason: Worker failed to boot.\n",
+        f"{LOG} [ERROR] refusing: DATABASE_URL is missing",
+    ),
+    "hook that prints why it ends gunicorn": (
+        f"{LOG} [INFO] Booting worker with pid: 7\nthe vault is sealed\n"
+        f"{LOG} [ERROR] Worker (pid:7) exited with code 4.\n{LOG} [ERROR] Reason: App failed to load.\n",
+        "the vault is sealed",
+    ),
+    "worker that gunicorn boots again and again": (
+        f"{LOG} [ERROR] two are left\n{LOG} [CRITICAL] refusing: migrations are pending\n"
+        f"{LOG} [ERROR] Worker (pid:7) exited with code 1.\n{LOG} [INFO] Booting worker with pid: 8\n"
+        "[2026-01-31 10:00:01 +0000] [8] [ERROR] two are left\n"
+        "[2026-01-31 10:00:01 +0000] [8] [CRITICAL] refusing: migrations are pending\n",
+        "[2026-01-31 10:00:01 +0000] [8] [ERROR] two are left …"
+        " [2026-01-31 10:00:01 +0000] [8] [CRITICAL] refusing: migrations are pending",
+    ),
+    "gunicorn alone": (f"{LOG} [ERROR] Shutting down: Master\n", f"{LOG} [ERROR] Shutting down: Master"),
     "nothing": ("\n", ""),
 }
 

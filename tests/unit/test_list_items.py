@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import base64
+from decimal import Decimal
 from typing import Any
 from urllib.parse import urlsplit
+from uuid import UUID
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from downloader.core.column_types import MOST_COLUMNS
 from downloader.core.headers import row_headers
 from downloader.core.item_states import SKIPPED, ItemStates, merge, published, summed, written
 from downloader.core.naming import BadName, list_path, numbered, unescape, url_name, url_path
@@ -242,6 +245,41 @@ def test_checksums_with_their_algorithm_or_as_raw_bytes() -> None:
     bad = ["md5:" + "ab" * 16, "sha256:ab", b"\xab" * 31, "sha256:", "ab" * 16]
     rows = items(columns, url=["http://h/1"] * len(bad), hash=bad)
     assert [row.fault for row in rows] == ["bad-checksum"] * len(bad)
+
+
+def test_row_with_more_columns_than_can_be_kept_fails() -> None:
+    """One of JSON, behind those from which the columns of its list were taken."""
+    rows = [{f"c{at}": at for at in range(count)} for count in (MOST_COLUMNS, MOST_COLUMNS + 1)]
+    maker = ItemMaker(Columns("url", keep=None), KEY, mirror=False)
+    table = Table(range(2), {"url": ["http://h/1"] * 2}, extra=rows)
+    most, more = maker.items(table, lambda number: "a row")
+    assert (most.fault, msgspec.msgpack.decode(most.columns)) == ("", rows[0])
+    assert (more.fault, more.detail) == (
+        "bad-row",
+        "a row has 1,001 columns to keep, and 1,000 is the limit",
+    )
+
+
+@pytest.mark.parametrize("algorithm", ["crc32", "crc32c"])
+def test_a_crc_in_a_column_of_numbers_is_their_value(algorithm: str) -> None:
+    columns = Columns("url", checksums=((algorithm, "s"),))
+    good = [123, 0x12345678, 12345678, 2**32 - 1, 123.0, Decimal(123), "12345678", b"\0\0\0\x7b"]
+    rows = items(columns, url=["http://h/1"] * len(good), s=good)
+    found = ["0000007b", "12345678", "00bc614e", "ffffffff", "0000007b", "0000007b", "12345678", "0000007b"]
+    assert [(row.checksum, row.fault) for row in rows] == [(f"{algorithm}:{each}", "") for each in found]
+    (zero, none, missing) = items(columns, url=["http://h/1"] * 3, s=[0, None, float("nan")])
+    assert (zero.checksum, none.checksum, missing.checksum) == (f"{algorithm}:00000000", "", "")
+    bad = [-1, 2**32, -(2**31), 1.5, float("inf"), True, 1 << 70, "123", UUID(int=5), b"\0\0\x7b"]
+    rows = items(columns, url=["http://h/1"] * len(bad), s=bad)
+    assert [row.fault for row in rows] == ["bad-checksum"] * len(bad)
+
+
+def test_md5_in_a_column_of_uuids_is_their_bytes() -> None:
+    values = [UUID(int=0xAB << 120), "ab" + "0" * 30, b"\xab" + bytes(15)]
+    rows = items(Columns("url", checksums=(("md5", "s"),)), url=["http://h/1"] * 3, s=values)
+    assert [row.checksum for row in rows] == ["md5:ab" + "0" * 30] * 3
+    (row,) = items(Columns("url", checksums=(("sha1", "s"),)), url=["http://h/1"], s=values[:1])
+    assert row.fault == "bad-checksum"
 
 
 @pytest.mark.parametrize(

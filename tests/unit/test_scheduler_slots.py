@@ -131,7 +131,7 @@ def test_jobs_of_failing_hosts_and_later_ones_rest() -> None:
     (probe,) = take_all(schedule, 2.0)
     assert probe.host is host
     assert (schedule.unstarted, schedule.resting) == (6, 5)
-    assert schedule.succeeded(host, 2.1)
+    assert schedule.succeeded(host, 2.1, 2.1)
     assert (schedule.unstarted, schedule.resting) == (6, 0)
 
 

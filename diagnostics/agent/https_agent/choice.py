@@ -8,12 +8,16 @@ from . import facts, wrapping
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType, ModuleType
-    from typing import Any, Callable, Dict, Optional
+    from typing import Any, Callable, Dict, List, Optional
 
-# Processes that only supervise workers: by module, the class whose instance makes the process one.
+# Processes that only supervise workers: by module, the class whose instance makes the process one; and
+# their workers: the class, and the method that boots one and lets it serve then.
 _OVERSEERS = {"gunicorn.arbiter": "Arbiter"}
+_WORKERS = {"gunicorn.workers.base": ("Worker", "init_process")}
 _overseer = [0]  # the process id
+_worker = [0, None]  # type: List[Any]  # the process id, and its worker
 IMPORTS = "it is still importing "
+UNSERVED = "it ended before it came to serve"
 OVERSEES = "it only starts and watches workers"
 _IMPORTERS = ("importlib._bootstrap", "_frozen_importlib")
 UNUSED = "gevent is imported, but runs no hub and has patched nothing"
@@ -70,6 +74,12 @@ def oversees():
     return _overseer[0] == os.getpid()
 
 
+def never_serves():
+    # type: () -> bool
+    """Return True in a worker whose application or hook has not let it come to serve."""
+    return _worker[0] == os.getpid() and getattr(_worker[1], "booted", None) is False
+
+
 def _set_up(frame):
     # type: (Optional[FrameType]) -> str
     """Return which part of its set-up the program is executing in ``frame``; "" if that is complete."""
@@ -88,7 +98,7 @@ def _set_up(frame):
 
 def note_overseers(on_import):
     # type: (Dict[str, Callable[[ModuleType], None]]) -> None
-    """Detect which process becomes a supervisor, from the import of its module on."""
+    """Detect which process becomes a supervisor or a worker, from the import of their modules on."""
 
     def before(frame, arguments):
         # type: (Optional[FrameType], Any) -> None
@@ -101,3 +111,15 @@ def note_overseers(on_import):
             wrapping.wrap(getattr(module, class_name), "__init__", before)
 
         on_import[module_name] = change
+
+    def boots(frame, arguments):
+        # type: (Optional[FrameType], Dict[str, Any]) -> None
+        _worker[:] = [os.getpid(), arguments["self"]]
+
+    for module_name, (class_name, method) in _WORKERS.items():
+
+        def follow(module, class_name=class_name, method=method):
+            # type: (Any, str, str) -> None
+            wrapping.wrap(getattr(module, class_name), method, boots)
+
+        on_import[module_name] = follow

@@ -7,15 +7,15 @@ if TYPE_CHECKING:
     from typing import Any, Dict
 
 
-def carry_out(arguments):
-    # type: (Dict[str, Any]) -> bool
-    """Execute the remedy that precedes the ``.pth`` file that ``site`` is about to read.
+def carry_out(function, arguments):
+    # type: (str, Dict[str, Any]) -> bool
+    """Execute the remedy that has been read as a ``.pth`` file where ``site`` calls ``function``.
 
     Return True when there is nothing more to wait for: it was executed, or there are no instructions.
     """
     spec = life.read_spec()
     for remedy in spec["remedies"] if spec else ():
-        if remedies.precedes(remedy, arguments):
+        if remedies.is_due(remedy, function, arguments):
             remedies.run_early(remedy)
             return True
     return spec is None

@@ -66,7 +66,9 @@ def _roots():
             if package and (package + ".").startswith(name + "."):
                 before = -1
             found.append((-2 if name == "__main__" and not package else before, frames.absolute(path)))
-    return [path for _, path in sorted(found)]
+    files = [path for _, path in sorted(found)]
+    # A launcher that runs it as `__main__` has been put out of the modules.
+    return ([record.main] if record.main and record.main not in files else []) + files
 
 
 def _number(name):

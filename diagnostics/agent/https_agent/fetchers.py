@@ -500,6 +500,26 @@ class Connecting(object):
         spots = [record.clients.get(id(each)) for each in clients if each is not None]
         return [each for each in spots if each is not None]
 
+    def besides(self):
+        # type: () -> List[Dict[str, Any]]
+        """Return the clients that the program has besides the measured one, as global variables.
+
+        Each has the ``name`` of the variable, where it was made (``at``), and the ``file`` of its module.
+        """
+        seen = self._measured.seen
+        manager = getattr(seen.adapter, "poolmanager", None)
+        known = [
+            id(each) for each in (seen.session, manager, seen.manager, seen.pool, self._measured.other)
+        ]
+        found = []
+        for module in _modules():
+            for variable, _, value in like.clients_in(module):
+                if id(value) not in known:
+                    known.append(id(value))
+                    at, file = record.clients.get(id(value)), str(module.get("__file__") or "")
+                    found.append({"name": variable, "at": at, "file": file and frames.absolute(file)})
+        return found
+
     def seen(self):
         # type: () -> sharing.Sharing
         """Return what is known of the client that is measured."""
@@ -548,13 +568,16 @@ def of_modules(options):
 
     There are two where it is a session with several adapters, each with the prefix at which it is mounted.
     """
-    modules = []
-    for name in list(sys.modules):
-        path = https_inspection.file_of(name)
-        if path and frames.kind_of_file(path) == "user":
-            modules.append(https_inspection.contents(name))
-    made = [(_of(seen, None, options), seen.url) for seen in like.idle(modules)]
+    made = [(_of(seen, None, options), seen.url) for seen in like.idle(_modules())]
     return [(found, prefix) for found, prefix in made if found is not None]
+
+
+def _modules():
+    # type: () -> List[Dict[str, Any]]
+    """Return what is in each of the user's modules."""
+    files = [(name, https_inspection.file_of(name)) for name in list(sys.modules)]
+    own = [name for name, path in files if path and frames.kind_of_file(path) == "user"]
+    return [https_inspection.contents(name) for name in own]
 
 
 def _of(seen, other, options):

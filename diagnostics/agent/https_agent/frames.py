@@ -114,6 +114,19 @@ def is_module(code):
     return code.co_name == "<module>" or code.co_name.startswith("<cell line")
 
 
+def main_file(frame):
+    # type: (Optional[FrameType]) -> str
+    """Return the file of the user's that runs as ``__main__`` around ``frame``, the outermost; "" if none
+    does."""
+    found = ""
+    while frame is not None:
+        is_main = is_module(frame.f_code) and frame.f_globals.get("__name__") == "__main__"
+        if is_main and kind(frame.f_code) == "user":
+            found = absolute(frame.f_code.co_filename)
+        frame = frame.f_back
+    return found
+
+
 def module_level(frame):
     # type: (Optional[FrameType]) -> Optional[Spot]
     """Return the line in a module of the user's from which ``frame`` is reached.

@@ -16,9 +16,10 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Iterator, List, NoReturn, Optional, Tuple
+    from typing import Any, Callable, Dict, Iterator, List, NoReturn, Optional, Set, Tuple
 
     Spot = Tuple[str, int, str]  # file, line, function
+    Step = Tuple[int, Optional[List[str]], bool]  # line, imported names, whether in a function
 
 __all__ = ["Cause", "Inspection", "exit_if_serial", "inspect"]
 __version__ = "1.0"
@@ -237,7 +238,7 @@ def changing():
         "patched": patched(),
         "pyopenssl_injected": bool(copies),
         "injected_copies": copies,
-        "truststore_injected": _truststore(),
+        "truststore_injected": bool(_of_truststore()[0]),
         "eventlet_patched": _of_eventlet(),
         "openssl": getattr(sys.modules.get("ssl"), "OPENSSL_VERSION", None),
     }
@@ -263,10 +264,22 @@ def _packages():
     return found
 
 
-def _truststore():
-    # type: () -> bool
-    context = getattr(sys.modules.get("ssl"), "SSLContext", None)
-    return "truststore" in (getattr(context, "__module__", None) or "").split(".")  # pip has a copy of it
+def _of_truststore():
+    # type: () -> Tuple[str, str]
+    """Return what has truststore's SSLContext, and truststore's name (pip has a copy of it); "" without.
+
+    gevent that patches afterwards puts its own class into ssl: that of urllib3 stays truststore's, and
+    gevent's is made from it.
+    """
+    places = [(each + ".util.ssl_", context) for each, _, context in tls_of_urllib3()]
+    places.insert(0, ("ssl", getattr(sys.modules.get("ssl"), "SSLContext", None)))
+    for name, context in places:
+        # Not isinstance(): see `_kind_of_value`.
+        for kind in context.__mro__ if issubclass(type(context), type) else ():
+            module = getattr(kind, "__module__", None) or ""
+            if "truststore" in module.split("."):
+                return name, module[: module.index("truststore") + len("truststore")]
+    return "", ""
 
 
 def _of_eventlet():
@@ -336,8 +349,8 @@ def _is_client(context):
 # Who patched and who injected, read in the sources: the process was not recorded.
 
 _PATCH = r"^[^#]*\b(patch_(?:all|socket|ssl|select|thread|time))\(([^)]*)\)"
-_INJECT = r"^[^#]*\b(inject_into_(?:urllib3|ssl))\("
-_IMPORT = r"^\s*(?:from|import)\s+(?:requests|urllib3|grequests|boto3|botocore)\b"
+_INJECT = r"^[^#]*\binject_into_urllib3\("
+_INTO_SSL = r"^[^#]*\binject_into_ssl\("
 
 
 def patches():
@@ -352,26 +365,259 @@ def patches():
     return calls
 
 
-def injections(copy):
-    # type: (str) -> List[Tuple[str, int, Any]]
-    """Return file, line and match of the first call that injects pyOpenSSL into ``copy`` of urllib3."""
+def injections(copy, pattern=_INJECT):
+    # type: (str, str) -> List[Tuple[str, int, Any]]
+    """Return file, line and match of the first call that injects pyOpenSSL into ``copy`` of urllib3.
+
+    With another ``pattern``, of the first call like that in a module that refers to ``copy``.
+    """
     for file in _files_that_name(copy):
-        hits = _matches(file, _INJECT)
+        hits = _matches(file, pattern)
         if hits:
             return hits[:1]
     return []
 
 
-def early_import(own_files):
-    # type: (List[str]) -> Optional[Tuple[str, int]]
-    """Return the line of the user's that imported what bound ssl before it was patched; None without."""
+def early_import(own_files, keeper="urllib3.util.ssl_"):
+    # type: (List[str], str) -> Optional[Tuple[str, int]]
+    """Return the line of the user's that imported ``keeper`` of an unpatched ssl; None where none is known.
+
+    It is a line that ran before gevent patched ssl.
+    """
     original = getattr(sys.modules.get("gevent.monkey"), "saved", {}).get("ssl", {}).get("SSLContext")
-    tls = sys.modules.get("urllib3.util.ssl_")
-    if original is not None and getattr(tls, "SSLContext", None) is original:
-        for file in own_files:
-            for _, line, _ in _matches(file, _IMPORT)[:1]:
-                return file, line
-    return None
+    if original is None or not any(each is original for each in list(contents(keeper).values())):
+        return None
+    return _Imports(own_files, keeper).first()
+
+
+# Which import came before the patching, read in the sources, too.
+
+_PATCHING = ("patch_all", "patch_ssl")
+# From 3.8 on the modules are in the order in which their imports ended, those within an import before it.
+_IN_ORDER = sys.version_info >= (3, 8)
+
+
+class _Imports(object):
+    """The imports of the user's files, in the order in which they ran, as far as the sources show it."""
+
+    def __init__(self, own_files, keeper):
+        # type: (List[str], str) -> None
+        names = list(sys.modules)
+        self._ended = dict((name, number) for number, name in enumerate(names)) if _IN_ORDER else {}
+        self._keeper = keeper
+        self._files = {}  # type: Dict[str, str]  # by the name of a module
+        for name in names:
+            path = file_of(name)
+            path = absolute(path) if path else ""
+            if path in own_files and name != "__mp_main__":
+                self._files[name] = path
+        self._seen = set()  # type: Set[str]  # files
+        self._is_patched = False
+        # Where something else imported gevent's ssl, nothing says when the patching was.
+        start, end = (self._ended.get(each, -1) for each in (keeper, "gevent.ssl"))
+        self._span = (start, end if end > start else len(names))
+
+    def first(self):
+        # type: () -> Optional[Tuple[str, int]]
+        """Return file and line of the first import before the patching that led to the keeper."""
+        if "__main__" in self._files:
+            found = self._within("__main__")
+            if found or (self._is_patched and not _IN_ORDER):
+                return found
+        was_patched = self._is_patched
+        for name in [each for each in list(sys.modules) if each in self._files]:
+            if self._files[name] in self._seen:
+                continue
+            self._is_patched = False
+            found = self._within(name)
+            # What neither ended before the patching nor led to it may have come after it.
+            is_before = _IN_ORDER and self._ended.get(name, 0) < self._span[1]
+            if found and (is_before or (self._is_patched and not was_patched)):
+                return found
+        return None
+
+    def _within(self, name):
+        # type: (str) -> Optional[Tuple[str, int]]
+        """Return the first such import in the file of a module, and in those that it imports.
+
+        What only ended after the keeper shows that something else had loaded the keeper before.
+        """
+        file, package = self._files[name], _package_of(name)
+        self._seen.add(file)
+        inside = None  # in a function, which may have been called
+        for line, names, is_inside in _steps(file, package):
+            if names is None:
+                self._is_patched = True
+                break
+            for each in () if is_inside else names:
+                if self._files.get(each) and self._files[each] not in self._seen:
+                    found = self._within(each)
+                    if found or self._is_patched:
+                        return found or inside
+            if "grequests" in names and not is_inside:
+                self._is_patched = True
+                break
+            # The packages that the file is in are not loaded yet.
+            loaded = [each for each in names if each in sys.modules and not _is_in(package, each)]
+            if self._may_lead(loaded):
+                leads = self._leads(loaded)
+                if not is_inside:
+                    return (file, line) if leads else inside
+                inside = inside or ((file, line) if leads else None)
+        return inside
+
+    def _may_lead(self, loaded):
+        # type: (List[str]) -> bool
+        """Return whether the import of these modules ended after the keeper's, before ssl was patched."""
+        if not _IN_ORDER:
+            return self._leads(loaded)
+        # The import of a name in a package ends with that of the package, if that came first.
+        return bool(loaded) and self._span[0] <= max(self._ended[each] for each in loaded) < self._span[1]
+
+    def _leads(self, loaded):
+        # type: (List[str]) -> bool
+        """Return whether these modules, or those that they refer to, refer to the keeper's package."""
+        goal = self._keeper.partition(".")[0]
+        roots = [self._unit_of(each) for each in loaded]
+        for root in roots:
+            if root == goal:
+                return True
+            is_own = root in self._files
+            inside = [root] if is_own else [each for each in list(sys.modules) if _is_in(each, root)]
+            path = ([file_of(each) for each in inside if file_of(each)] or [""])[0]  # a namespace has none
+            if root == "__main__" or not path or kind_of_file(path) in ("library", "gevent"):
+                continue
+            found = set(self._unit_of(origin) for each in inside for origin in _origins(each))
+            roots += sorted(found.difference(roots))
+        return False
+
+    def _unit_of(self, name):
+        # type: (str) -> str
+        """Return the package of a module; the module alone where it is the user's."""
+        return name if name in self._files else name.partition(".")[0]
+
+
+def _is_in(name, package):
+    # type: (str, str) -> bool
+    return (name + ".").startswith(package + ".")
+
+
+def _package_of(name):
+    # type: (str) -> str
+    """Return the package that the relative imports of a module are in."""
+    found = contents(name).get("__package__")
+    if isinstance(found, str):
+        return found
+    return name if "__path__" in contents(name) else name.rpartition(".")[0]
+
+
+def _steps(file, package):
+    # type: (str, str) -> List[Step]
+    """Return the steps of a source, which is in ``package``; none if it cannot be read."""
+    import ast  # not above: see `_matches`
+    import io
+
+    try:
+        with io.open(file, "rb") as source:
+            tree = ast.parse(source.read())
+        return _Source(tree, package).steps
+    except (IOError, OSError, SyntaxError, ValueError, RuntimeError, MemoryError):
+        return []  # also where an expression is too deep
+
+
+class _Source(object):
+    """The ``steps`` of a source: line, imported names, whether in a function.
+
+    The names are None where ssl is patched. What is imported for a type checker alone is left out.
+    """
+
+    def __init__(self, tree, package):
+        # type: (Any, str) -> None
+        self.steps = []  # type: List[Step]
+        self._package = package
+        self._importing = []  # type: List[str]  # functions that import what they are given
+        self._patching = list(_PATCHING)
+        import ast
+
+        for each in ast.walk(tree):
+            if type(each).__name__ in _FUNCTIONS:
+                called = [_called(inner) for inner in ast.walk(each) if isinstance(inner, ast.Call)]
+                name = getattr(each, "name", "")
+                self._importing += [name] if any("import" in each for each in called) else []
+                self._patching += [name] if any(each in _PATCHING for each in called) else []
+        self._look(tree, False, ast.iter_child_nodes)
+
+    def _look(self, node, is_inside, parts):
+        # type: (Any, bool, Callable[[Any], Any]) -> None
+        kind = type(node).__name__
+        for each in node.orelse if kind == "If" and _is_for_types(node.test) else parts(node):
+            self._look(each, is_inside or kind in _MAY_NOT_RUN, parts)
+        if kind == "Import":
+            self.steps += [(node.lineno, _prefixes(each.name), is_inside) for each in node.names]
+        elif kind == "ImportFrom":
+            base = _absolute_name(node, self._package)
+            names = _prefixes(base) + [base + "." + each.name for each in node.names]
+            self.steps.append((node.lineno, names, is_inside))
+        elif kind == "Call":
+            self._look_at_call(node, is_inside)
+
+    def _look_at_call(self, node, is_inside):
+        # type: (Any, bool) -> None
+        name, given = _called(node), _text_of(node.args[0]) if node.args else ""
+        if name in self._patching:
+            if not is_inside and _is_of_ssl(node):
+                self.steps.append((node.lineno, None, False))
+        elif given and ("import" in name or name in self._importing):
+            self.steps.append((node.lineno, _prefixes(given), is_inside))
+
+
+_FUNCTIONS = ("FunctionDef", "AsyncFunctionDef")
+_MAY_NOT_RUN = _FUNCTIONS + ("Lambda", "ExceptHandler")
+
+
+def _is_for_types(test):
+    # type: (Any) -> bool
+    return "TYPE_CHECKING" in (getattr(test, "id", ""), getattr(test, "attr", ""))
+
+
+def _absolute_name(node, package):
+    # type: (Any, str) -> str
+    """Return the module that a ``from`` statement names, in a file of ``package``."""
+    base = package.split(".")
+    if node.level:
+        base = base[: len(base) - node.level + 1]
+        return ".".join(filter(None, base + [node.module or ""]))
+    return node.module or ""
+
+
+def _called(node):
+    # type: (Any) -> str
+    """Return the last name of what is called; "" without one."""
+    return getattr(node.func, "id", None) or getattr(node.func, "attr", None) or ""
+
+
+def _text_of(node):
+    # type: (Any) -> str
+    """Return the text of a literal; "" for anything else."""
+    text = getattr(node, "value", None) if hasattr(node, "value") else getattr(node, "s", None)
+    return text if isinstance(text, str) else ""
+
+
+def _is_of_ssl(node):
+    # type: (Any) -> bool
+    """Return False for a call that leaves ssl out."""
+    for each in node.keywords:
+        value = getattr(each.value, "value", getattr(each.value, "id", True))
+        if each.arg == "ssl" and value in (False, "False"):
+            return False
+    return True
+
+
+def _prefixes(name):
+    # type: (str) -> List[str]
+    """Return ``name`` and the packages that it is in, the outermost first."""
+    parts = name.split(".")
+    return [".".join(parts[:number]) for number in range(1, len(parts) + 1) if parts[0]]
 
 
 def _files_that_name(name):
@@ -390,19 +636,21 @@ def _files_that_name(name):
 def _refers(own, name):
     # type: (str, str) -> bool
     """Return whether the module ``own`` has ``name``, or something that is defined there."""
+    origins = _origins(own)
+    return name.split(".")[0] in origins or any(_is_in(each, name) for each in origins)
+
+
+def _origins(own):
+    # type: (str) -> Set[str]
+    """Return the modules that the module ``own`` has, or has something of."""
+    found = set()
     for value in list(contents(own).values()):
         kind = type(value)  # not isinstance(), as above
         if issubclass(kind, type(sys)):
-            origin = object.__getattribute__(value, "__dict__").get("__name__")
-            if origin == name.split(".")[0]:
-                return True
+            found.add(str(object.__getattribute__(value, "__dict__").get("__name__")))
         elif issubclass(kind, (type(_refers), type)):
-            origin = getattr(value, "__module__", "")
-        else:
-            continue
-        if (str(origin) + ".").startswith(name + "."):
-            return True
-    return False
+            found.add(str(getattr(value, "__module__", "")))
+    return found
 
 
 def _matches(file, pattern):
@@ -498,7 +746,8 @@ def _causes(seen):
     if copies:
         causes += _of_pyopenssl(seen)
     else:
-        if not is_patched.get("ssl", True) and is_patched.get("socket"):
+        is_theirs = seen["truststore_injected"]  # it has replaced what gevent patched
+        if not is_patched.get("ssl", True) and is_patched.get("socket") and not is_theirs:
             text, seen_in = "sockets are patched, ssl is not", "ssl.SSLContext is the original"
             causes.append(Cause("ssl-unpatched", text, _patcher(), [seen_in]))
         if not is_patched.get("socket", True):
@@ -506,7 +755,9 @@ def _causes(seen):
             causes.append(Cause("sockets-unpatched", text, _patcher(), [seen_in]))
     if seen["truststore_injected"]:
         text = "truststore's SSLContext does not work with gevent's"
-        causes.append(Cause("truststore", text, "", ["ssl.SSLContext is truststore's"]))
+        seen_in, truststore = _of_truststore()
+        seen_in += ".SSLContext is truststore's"
+        causes.append(Cause("truststore", text, _place(injections(truststore, _INTO_SSL)), [seen_in]))
     elif is_patched.get("ssl"):
         causes += _of_keeper(seen)
     return causes
@@ -573,7 +824,7 @@ def _keeping(keeper, seen):
         pattern = r"^\s*" + keeper["name"] + r"\b.*="  # a name that is no identifier is in no source
         spot = _place(_matches(file_of(keeper["module"]), pattern)) if _is_name(keeper["name"]) else ""
     else:
-        early = early_import(seen["own_files"])
+        early = early_import(seen["own_files"], keeper["module"])
         spot = "%s:%d" % early if early else ""
     return spot or str(keeper["module"])
 

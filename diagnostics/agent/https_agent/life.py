@@ -69,6 +69,7 @@ class Agent(object):
         # How many clients like the one that is measured the program has, and another fetch where that is
         # not known.
         self._sharing = None  # type: Optional[sharing.Sharing]
+        self._clients = []  # type: List[Dict[str, Any]]  # that the program has besides the measured one
         self._second = None  # type: Optional[Tuple[Fetch, str]]
         self._made = []  # type: List[Any]  # where the client was made
         # Where the two adapters are mounted that are measured, of a session that has fetched nothing yet.
@@ -125,6 +126,10 @@ class Agent(object):
         """Probe with ``fetch``, or with a general one if that is None, and report."""
         general = fetch is None
         foreign = fetchers.foreign() if general else []
+        if general and not (self._connected or self.record.tried) and self.record.off_sockets is not None:
+            # Any other client than its own would say nothing about this program.
+            self.failed("off-sockets", "", spot=self.record.off_sockets)
+            return
         try:
             how, name = (fetch, name) if fetch is not None else fetchers.general(self.options())
         except fetchers.Unusable as error:
@@ -141,8 +146,10 @@ class Agent(object):
             result["foreign"] = foreign
             result["unlike"] = self._unlike
             result["unseen"] = unseen
+            result["off_sockets"] = self.record.off_sockets
             result["made"] = self._made
             result["prefixes"] = self._prefixes
+            result["clients"] = self._clients
             if self._sharing is not None:
                 result["sharing"] = vars(self._sharing)
             result["applied"] = sorted(set(remedies.applied))
@@ -278,13 +285,13 @@ class Agent(object):
         A child that failed to execute another program, or that started a daemon, ends in the same way, but
         has tried no HTTPS.
         """
-        if self._connected:
+        if self._connected or choice.never_serves():
             self._at_exit()
 
     def _after_fork(self):
         # type: () -> None
         self._connected, self._fetch, self._asked, self._scheduled = False, None, 0.0, False
-        self._threads = self._tasks = self._besides = None
+        self._threads = self._tasks = self._besides = self.record.off_sockets = None
         self._besides_in_greenlet = False
         self._pool_threads = pool_threads.PoolThreads()
         native.begin()
@@ -456,6 +463,8 @@ class Agent(object):
         value = getattr(sys, "last_value", None)
         text = "%s: %s" % (type(value).__name__, probe._text(value)) if value is not None else ""
         why = choice.obstacle(None) if self._is_chosen() else _ANOTHER
+        if choice.never_serves() and not self._connected:
+            why = choice.UNSERVED
         if why or (text and not self._connected and not _in_ssl(value)):
             raised = {}  # type: Dict[str, Any]
             if value is not None:
@@ -628,6 +637,7 @@ class Agent(object):
         """Note how many clients the program has, and what to measure, too, where that is not known."""
         self._sharing, self._second = connecting.seen(), connecting.with_own(options)
         self._made = connecting.made()
+        self._clients = connecting.besides()
 
     def _note_bystanders(self):
         # type: () -> None

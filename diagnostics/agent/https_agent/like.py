@@ -10,7 +10,7 @@ import itertools
 import re
 from types import FunctionType
 
-from . import frames, sharing
+from . import attributes, frames, sharing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -169,11 +169,7 @@ def idle(modules):
     """
     found = {}  # type: Dict[int, Tuple[str, Any]]
     for module in modules:
-        for value in list(module.values()):
-            names = [cls.__name__ for cls in type(value).__mro__]
-            for name, attribute in _KINDS:
-                if name in names and attribute in getattr(value, "__dict__", ()):
-                    found[id(value)] = name, value
+        found.update((id(value), (kind, value)) for _, kind, value in clients_in(module))
     if len(found) != 1:
         return []
     seen, [(name, own)] = Seen(None), list(found.values())
@@ -185,6 +181,18 @@ def idle(modules):
     else:
         seen.pool = own
     return [seen]
+
+
+def clients_in(module):
+    # type: (Dict[str, Any]) -> List[Tuple[str, str, Any]]
+    """Return the clients that are global variables of a module: variable, kind and client of each."""
+    found = []  # type: List[Tuple[str, str, Any]]
+    for variable, value in list(module.items()):
+        names = [cls.__name__ for cls in type(value).__mro__]
+        for kind, attribute in _KINDS:
+            if kind in names and attribute in getattr(value, "__dict__", ()):
+                found.append((variable, kind, value))
+    return found
 
 
 def _at_prefix(seen, prefix):
@@ -509,22 +517,27 @@ def substitute(own, changed):
     # type: (Any, Dict[str, Any]) -> Any
     """Return an object that is ``own`` but for the attributes ``changed``.
 
-    It shares everything else as it changes, a token for example. Where the type permits no subclass, it is
-    a copy, and ``own`` itself where there cannot be one. ``copy.copy`` asks ``__getstate__``, which leaves
-    out what a subclass of requests' has added.
+    It shares everything else as it changes, a token for example, also in slots. Where the type permits no
+    subclass, it is a copy, and ``own`` itself where there cannot be one. ``copy.copy`` asks
+    ``__getstate__``, which leaves out what a subclass of requests' has added.
     """
     kind = type(own)  # type: Any
+    slots = attributes.slots(kind)
+    names = dict((name, _Of(own, name, setattr)) for name in slots)  # type: Dict[str, Any]
+    names.update((name, _own(value)) for name, value in changed.items())
     try:
-        made = object.__new__(
-            type(kind)(kind.__name__, (kind,), dict((name, _own(value)) for name, value in changed.items()))
-        )
+        made = object.__new__(type(kind)(kind.__name__, (kind,), names))
         made.__dict__ = own.__dict__
         return made
     except Exception:  # whatever a metaclass or __init_subclass__ of the application raises
         pass
     try:
         made = object.__new__(kind)
-        made.__dict__.update(own.__dict__, **changed)
+        for name, value in dict(attributes.of(own), **changed).items():
+            if name in slots:
+                slots[name].__set__(made, value)
+            else:
+                made.__dict__[name] = value
         return made
     except (AttributeError, TypeError):
         return own

@@ -8,12 +8,12 @@ takes it.
 import copy
 import sys
 
-from . import sharing
+from . import attributes, sharing
 from .like import in_turn, server_of, substitute
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Optional, Tuple
+    from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
     Fetch = Callable[[str], Any]
 
@@ -49,6 +49,8 @@ def like(own, options, many=1):
     if name == "Client":
         locks = sharing.locks_of(own, many > 1)
         model = _httpx_model(own)  # the application may close its client before the last copy is made
+        for each in _transports([own._transport, own._mounts]):
+            _trusting(getattr(getattr(each, "_pool", None), "_ssl_context", None), options)
         give = in_turn(lambda: _httpx_like(sys.modules[library], model, options, locks()), many)
         return _as_httpx(give, options), library + ".Client"
     pool = own._connection_pool
@@ -200,10 +202,31 @@ def _httpx_model(own):
     return made
 
 
+def _transports(found):
+    # type: (List[Any]) -> List[Any]
+    """Return the transports of httpx in ``found``, and those that they wrap, also in lists and
+    dictionaries."""
+    made, seen = [], set()  # type: List[Any], Set[int]
+    while found and len(seen) < _MANY:
+        own = found.pop()
+        if id(own) in seen:
+            continue
+        seen.add(id(own))
+        if isinstance(own, dict):
+            found.extend(own.values())
+        elif isinstance(own, (list, tuple)):
+            found.extend(own)
+        elif hasattr(type(own), "handle_request"):
+            made.append(own)
+            found.extend(attributes.of(own).values())
+    return made
+
+
 def _httpx_like(httpx, own, options, locks):
     # type: (Any, Any, Dict[str, Any], Dict[str, Any]) -> Any
     client = copy.copy(own)
-    client.__dict__.update(locks)
+    for name, lock in locks.items():
+        object.__setattr__(client, name, lock)  # also in a slot
     pool = getattr(own._transport, "_pool", None)  # type: Any
     if type(own._transport) is httpx.HTTPTransport and hasattr(pool, "_ssl_context"):
         limits = httpx.Limits(

@@ -1,13 +1,13 @@
 """Record how the process is set up: what imports, patches, injects, and creates TLS contexts.
 
-A finder at the front of ``sys.meta_path`` sees each first import with the stack that led to it. It finds
-nothing itself. For the few modules in ``_change`` it records the calls of some functions once the module is
-complete. One counter numbers all events, so that "before" and "after" can be decided.
+Each first import is seen with the stack that led to it. For the few modules in ``_change`` the calls of
+some functions are recorded once the module is complete. One counter numbers all events, so that "before"
+and "after" can be decided.
 """
 
 import sys
 
-from . import frames, harmless, https_inspection, wrapping
+from . import frames, harmless, https_inspection, imports, wrapping
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,6 +75,9 @@ class Record(object):
         # Called for each request on a connection that has had one before.
         self.on_request = None  # type: Optional[Callable[[Optional[FrameType]], None]]
         self.tried = False  # an HTTPS connection of http.client, urllib3, pyOpenSSL
+        # Where the first TLS connection was made that no socket carries, as those of asyncio.
+        self.off_sockets = None  # type: Optional[frames.Spot]
+        self.main = ""  # the user's file that was started, also where runpy runs another one as __main__
         self.reached = None  # type: Any  # the line of a module that leads to the first request
         self.instead = {}  # type: Dict[str, Callable[[Any], Any]]  # a remedy's version of an injection
 
@@ -110,120 +113,39 @@ class Record(object):
 record = Record()
 
 
-class _Finder(object):
-    """An import hook that only observes, for the import protocols of Python 2 and of Python 3."""
-
-    def __init__(self):
-        # type: () -> None
-        self._within = set()  # type: set[str]
-
-    def find_spec(self, name, path=None, target=None):
-        # type: (str, Any, Any) -> Any
-        if not _only_asks(sys._getframe().f_back):
-            _imported(name, sys._getframe().f_back)
-        change = _change(name)
-        if change is None or name in self._within:
-            return None
-        self._within.add(name)
-        try:
-            return _then(self, name, path, target, change)
-        finally:
-            self._within.discard(name)
-
-    if sys.version_info[0] == 2:
-
-        def find_module(self, name, path=None):
-            # type: (str, Any) -> Any
-            _imported(name, sys._getframe().f_back)  # no frame where the interpreter itself imports: runpy
-            change = _change(name)
-            return None if change is None else _Loader.of(name, path, change)
-
-
-def _only_asks(frame):
-    # type: (Optional[FrameType]) -> bool
-    """Return whether the program only asks for a spec, as `importlib.util.find_spec` does: no import."""
-    while frame is not None:
-        if frame.f_code.co_name.startswith("_find_and_load") or frames.kind(frame.f_code) == "agent":
-            return False
-        if frames.kind(frame.f_code) in ("user", "package"):
-            return True
-        frame = frame.f_back
-    return False
-
-
 @harmless.made
 def _imported(name, frame):
     # type: (str, Optional[FrameType]) -> None
     _watch_replacements(frame)
+    record.main = record.main or frames.main_file(frame)
     if name not in record.importers:
         record.importers[name] = (frames.user(frame), frames.caller(frame), len(record.importers))
     if (name in _FIRST or name.endswith(_ENDINGS)) and name not in record.imports:
-        record.imports[name] = frames.event(frame, at=record.next())
+        amid = _is_amid_patching(frame)
+        record.imports[name] = frames.event(frame, at=record.next(), amid=amid)
+        if amid:
+            record.patches[-1]["at"] = record.next()
 
 
-def _then(finder, name, path, target, change):
-    # type: (Any, str, Any, Any, Callable[[ModuleType], None]) -> Any
-    """Return the spec that the other finders give, with ``change`` called after the module's code."""
-    for other in sys.meta_path:
-        find = getattr(other, "find_spec", None)
-        if other is finder or find is None:
-            continue
-        spec = find(name, path, target)
-        if spec is None:
-            continue
-        execute = getattr(spec.loader, "exec_module", None)
-        if execute is not None and type(spec.loader) is not type:
+def _is_amid_patching(frame):
+    # type: (Optional[FrameType]) -> bool
+    """Return whether an object that gevent looks at while it patches imports in ``frame``, before ssl is
+    patched.
 
-            def exec_module(module, execute=execute, loader=spec.loader):
-                # type: (ModuleType, Any, Any) -> None
-                loader.__dict__.pop("exec_module", None)
-                execute(module)
-                harmless.made(change)(module)
-
-            try:
-                spec.loader.exec_module = exec_module
-            except AttributeError:
-                pass  # a loader without a dictionary: the module is not changed
-        return spec
-    return None
-
-
-class _Loader(object):
-    """A loader for Python 2 that imports with ``imp``, then calls the change.
-
-    Everything else is pkgutil's: runpy, for example, gets the code object from it.
+    gevent asks all objects for their class, and one that is a proxy may load then what it stands for.
     """
-
-    def __init__(self, name, found, change):
-        # type: (str, Any, Callable[[ModuleType], None]) -> None
-        import pkgutil
-
-        source, path, description = found
-        plain = pkgutil.ImpLoader(name, source, path, description)  # type: Any
-        self._plain = plain
-        self._change = change
-
-    def __getattr__(self, name):
-        # type: (str) -> Any
-        return getattr(self._plain, name)
-
-    @classmethod
-    def of(cls, name, path, change):
-        # type: (str, Any, Callable[[ModuleType], None]) -> Any
-        import imp
-
-        try:
-            return cls(name, imp.find_module(name.rpartition(".")[2], path), change)
-        except ImportError:
-            return None
-
-    def load_module(self, name):
-        # type: (str) -> Any
-        if name in sys.modules:
-            return sys.modules[name]
-        module = self._plain.load_module(name)
-        harmless.made(self._change)(module)
-        return module
+    if not record.patches or https_inspection.is_gevents("ssl", "SSLContext"):
+        return False
+    imports = False  # other code than gevent's own
+    while frame is not None:
+        kind = frames.kind(frame.f_code)
+        if kind == "gevent" and not imports:
+            return False
+        if kind == "gevent" and frame.f_code.co_name.lstrip("_").startswith("patch"):
+            return True
+        imports = imports or kind in ("user", "package")
+        frame = frame.f_back
+    return False
 
 
 def _change(name):
@@ -351,7 +273,16 @@ def _note_contexts(module):
 
     if "__new__" in vars(context):
         wrapping.wrap(context, "__new__", before, static=True)
+    if "wrap_bio" in vars(context):
+        wrapping.wrap(context, "wrap_bio", _note_off_sockets)
     _note_wrapping(module)
+
+
+def _note_off_sockets(frame, arguments):
+    # type: (Optional[FrameType], Dict[str, Any]) -> None
+    """Record where a client makes TLS over memory: an event loop carries it, which waits by itself."""
+    if record.off_sockets is None and not arguments.get("server_side"):
+        record.off_sockets = frames.user(frame) or frames.caller(frame)
 
 
 def _note_wrapping(module):
@@ -506,7 +437,7 @@ def install():
         change = _change(name)
         if change is not None and module is not None:
             change(module)
-    sys.meta_path.insert(0, _Finder())
+    imports.observe(_change, _imported)
 
 
 def look():

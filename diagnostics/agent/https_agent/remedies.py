@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     Remedy = Dict[str, Any]
 
 applied = []  # type: List[str]  # codes of the remedies that were executed
+# The functions of `site` that read the files of a folder, read one, and go on when all are read.
+AT_PTH_FILES = ("addsitedir", "addpackage", "execsitecustomize")
+_read = []  # type: List[str]  # the folders whose .pth files are read
 _waiting = {}  # type: Dict[str, List[Remedy]]  # by the moment at which the agent executes it: pth, set-up, fetch
 
 
@@ -42,25 +45,33 @@ def reach(moment):
 
 def before_pth_files(site):
     # type: (Any) -> None
-    """Arrange for the remedies that are a ``.pth`` file to run before the file that they precede."""
+    """Arrange for the remedies that are a ``.pth`` file to run where it would be read, or after it."""
     for remedy in _waiting.pop("pth", []):
+        for name in AT_PTH_FILES:
 
-        def before(frame, arguments, remedy=remedy):
-            # type: (Optional[FrameType], Dict[str, Any], Remedy) -> None
-            if precedes(remedy, arguments):
-                _run(remedy, {})
+            def before(frame, arguments, remedy=remedy, name=name):
+                # type: (Optional[FrameType], Dict[str, Any], Remedy, str) -> None
+                if is_due(remedy, name, arguments):
+                    _run(remedy, {})
 
-        wrapping.wrap(site, "addpackage", before)
+            wrapping.wrap(site, name, before)
 
 
-def precedes(remedy, arguments):
-    # type: (Remedy, Dict[str, Any]) -> bool
-    """Return whether ``remedy`` is a ``.pth`` file that sorts before the current one, and was not executed.
+def is_due(remedy, function, arguments):
+    # type: (Remedy, str, Dict[str, Any]) -> bool
+    """Return whether ``remedy`` is a ``.pth`` file that has been read where ``site`` calls ``function``.
 
-    The current file is the one for which ``site.addpackage`` is called with ``arguments``.
+    ``function`` is one of ``AT_PTH_FILES``, called with ``arguments``. It has been read where a file of its
+    folder is read that sorts behind it, or where all have been read. It was not executed yet.
     """
-    here = remedy["place"] == "pth" and _same(arguments["sitedir"], remedy["file"])
-    return bool(here and arguments["name"] > remedy["name"] and remedy["code"] not in applied)
+    if remedy["place"] != "pth" or remedy["code"] in applied:
+        return False
+    if function == "execsitecustomize":
+        return any(_same(folder, remedy["file"]) for folder in _read)
+    if function == "addsitedir":
+        _read.append(arguments["sitedir"])
+        return False
+    return _same(arguments["sitedir"], remedy["file"]) and arguments["name"] > remedy["name"]
 
 
 def run_early(remedy):

@@ -12,7 +12,7 @@ import gc
 import sys
 from types import BuiltinMethodType, FrameType, MethodType
 
-from . import frames, turns
+from . import attributes, frames, turns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,9 +38,7 @@ class Sighting(object):
         self.locks = set()  # type: Set[int]  # that nobody else could take now
         for each in self.levels.values():
             self.locks.update(
-                id(value)
-                for value in list(getattr(each, "__dict__", {}).values())
-                if _is_lock(value) and _is_taken(value)
+                id(value) for value in attributes.of(each).values() if _is_lock(value) and _is_taken(value)
             )
         self.spot = frames.user(frame)
         own = turns.user_frame(frame)
@@ -66,7 +64,7 @@ class Sighting(object):
         """Return how many requests wait now for a worker of the executor that the client has."""
         found = 0
         for each in self.levels.values():
-            for value in list(getattr(each, "__dict__", {}).values()):
+            for value in attributes.of(each).values():
                 tasks = getattr(value, "__dict__", {}).get("_work_queue")
                 found += tasks.qsize() if tasks is not None else 0
         return found
@@ -207,31 +205,31 @@ def locks_of(own, new=True):
     knows them is looked up at once: a look goes through all objects.
     """
     kinds = {}
-    attributes = getattr(own, "__dict__", {}) if new else {}  # type: Dict[str, Any]
-    for name, value in list(attributes.items()):
+    values = attributes.of(own) if new else {}
+    for name, value in list(values.items()):
         kind = type(value)  # type: Any
-        if not _is_lock(value) or not _is_of_one(value, own):
+        if not _is_lock(value) or not _is_of_one(value, own, values):
             continue
         many = getattr(value, "_value", None) or getattr(value, "counter", None) or 1
         kinds[name] = kind, (many,) if "Semaphore" in kind.__name__ else ()
     return lambda: dict((name, kind(*arguments)) for name, (kind, arguments) in kinds.items())
 
 
-def _is_of_one(lock, own):
-    # type: (Any, Any) -> bool
-    attributes, found = own.__dict__, gc.get_referrers(lock)
+def _is_of_one(lock, own, values):
+    # type: (Any, Any, Dict[str, Any]) -> bool
+    known, found = getattr(own, "__dict__", None), gc.get_referrers(lock)
     for each in found:  # not in a generator, which would know each as well
-        if each is own or each is attributes or type(each) is FrameType:
+        if each is own or each is known or each is values or type(each) is FrameType:
             continue
         if type(each) in (MethodType, BuiltinMethodType) and _is_of_a_call(each, found):
             continue
-        if _is_copy(each, attributes):
+        if _is_copy(each, values):
             continue
         return False
     return True
 
 
-def _is_copy(each, attributes):
+def _is_copy(each, values):
     # type: (Any, Dict[str, Any]) -> bool
     """Return whether ``each`` is of ``locks_of``: the local variables of a frame."""
     frame = sys._getframe()  # type: Optional[FrameType]
@@ -239,8 +237,8 @@ def _is_copy(each, attributes):
         if frame.f_code.co_flags & OPTIMIZED and each is frame.f_locals:
             return True
         frame = frame.f_back
-    # `list(attributes.items())` has a tuple for each.
-    return type(each) is tuple and len(each) == 2 and attributes.get(each[0]) is each[1]
+    # `list(values.items())` has a tuple for each.
+    return type(each) is tuple and len(each) == 2 and values.get(each[0]) is each[1]
 
 
 def _is_of_a_call(each, found):

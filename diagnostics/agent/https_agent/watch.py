@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 
-from . import holds, hubs, recorder, sampler
+from . import holds, hubs, imports, sampler
 from .clocks import clock
 
 TYPE_CHECKING = False
@@ -278,31 +278,6 @@ def _signals():
     return valid() if valid is not None else [n for n in range(1, signal.NSIG) if n not in (32, 33)]
 
 
-class _Finder(object):
-    """An import hook for gevent's hub; it finds nothing itself, see ``recorder``."""
-
-    def __init__(self, change):
-        # type: (Callable[[ModuleType], None]) -> None
-        self._change = change
-        self._within = False
-
-    def find_spec(self, name, path=None, target=None):
-        # type: (str, Any, Any) -> Any
-        if name != "gevent.hub" or self._within:
-            return None
-        self._within = True
-        try:
-            return recorder._then(self, name, path, target, self._change)
-        finally:
-            self._within = False
-
-    if sys.version_info[0] == 2:
-
-        def find_module(self, name, path=None):
-            # type: (str, Any) -> Any
-            return recorder._Loader.of(name, path, self._change) if name == "gevent.hub" else None
-
-
 def begin(spec):
     # type: (Dict[str, Any]) -> None
     """Watch each hub that will run in this process and in the processes that it forks."""
@@ -341,4 +316,4 @@ def begin(spec):
     if loaded is not None:
         change(loaded)
     else:
-        sys.meta_path.insert(0, _Finder(change))
+        imports.observe(lambda name: change if name == "gevent.hub" else None)

@@ -233,6 +233,12 @@ class PipelinedClient:
         busy = sum(each.slot is host and each.is_served for each in self._busy)
         return busy + sum(len(idle) for state, idle in self._idle.items() if state.origin.key == host.key)
 
+    def serves_since(self, host: Host, since: float) -> bool:
+        """Return whether ``host`` sends a file requested after ``since``, or one is not stored yet."""
+        return any(  # what is fresh has come just now
+            task.host is host and not isinstance(body, Exception) for task, body in self._fresh
+        ) or any(each.slot is host and each.serves_since(since) for each in self._busy)
+
     @property
     def receiving(self) -> Receiving:
         """Return what has arrived of the bodies of unfinished files."""
@@ -431,8 +437,12 @@ class PipelinedClient:
         """Report that ``count`` tasks of the batch and host of ``task`` are stored."""
         if not task.batch.left:
             self._owner.batch_finished(task.batch)
+        self._succeeded(task, state, count)
+
+    def _succeeded(self, task: FetchTask, state: OriginState | None, count: int = 1) -> None:
+        """Record that the host of ``task`` has sent ``count`` files."""
         task.origin.serves = True
-        self._owner.host_succeeded(task.host, count, again=task.attempts > 0)
+        self._owner.host_succeeded(task.host, task.sent, count, again=task.attempts > 0)
         if state is not None:
             state.fallback_count = 0
 
@@ -449,16 +459,17 @@ class PipelinedClient:
             task.batch.published(task.index, writer.size, writer.crc, how, 1, 1)
         except Unprepared:
             later = True
+            self._succeeded(task, state)  # whether it is stored, and when, says nothing about its host
             # No more is fetched than can be stored.
             self._owner.occupy(task.host)
-            self._storing.spawn(self._store_later, state, task, writer)
+            self._storing.spawn(self._store_later, task, writer)
         finally:
             if not later:
                 writer.abort()
         if not later:
             self._stored(task, state)
 
-    def _store_later(self, state: OriginState | None, task: FetchTask, writer: CheckedWriter) -> None:
+    def _store_later(self, task: FetchTask, writer: CheckedWriter) -> None:
         owner = self._owner
         try:
             how = publish_prepared(task, writer)
@@ -471,7 +482,8 @@ class PipelinedClient:
         except Exception as error:
             owner.fatal(error)
         else:
-            self._stored(task, state)
+            if not task.batch.left:
+                owner.batch_finished(task.batch)
         finally:
             writer.abort()
             owner.release(task.host)

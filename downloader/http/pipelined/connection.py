@@ -50,7 +50,7 @@ from downloader.http.pipelined.transport import (
     Blocked,
     Transport,
 )
-from downloader.http.pipelined.window import Window
+from downloader.http.pipelined.window import Window, is_ordinary
 from downloader.http.task import FetchTask
 from downloader.sinks.checked_writer import CheckedWriter
 
@@ -204,9 +204,9 @@ class PipelinedConnection:
         if (
             len(completed) == 1
             and not (self._deep or parser.surplus or parser.in_message or parser.closing)
-            and not isinstance(completed[0][1], Exception)
+            and is_ordinary(completed[0][1])
             and parser.problem is None
-            and self.served
+            and self._good
         ):
             self._process_single(completed.pop(), now)
             return
@@ -231,14 +231,19 @@ class PipelinedConnection:
         self._continue(now)
 
     def _process_single(self, response: tuple[FetchTask, Body], now: float) -> None:
-        """Process an ordinary response with one request in flight, on a cheaper path than ``_process``."""
+        """Process an ordinary response with one request in flight, on a cheaper path than ``_process``.
+
+        It is delivered, also where it is a refusal: of all that has arrived, files and refusals are
+        counted in this order, or the host would seem to refuse nearly everything for a moment.
+        """
         task, body = response
         task.batch.latency.add(now - task.sent)
         self.served += 1
         self.since = now
         self._window.sent = 0
         self._lone.add(body)
-        self.origin_state.fallback_count = 0
+        if not isinstance(body, Exception):
+            self.origin_state.fallback_count = 0
         self.origin_state.record_responses(now, 1)
         self._client.deliver(task, body)
         self._continue(now)
@@ -402,8 +407,11 @@ class PipelinedConnection:
     @property
     def held(self) -> int:
         """Return the number of its responses that are not stored yet."""
-        held = self._recheck.held if self._recheck is not None else self.parser.completed
-        return len(held)
+        return len(self._held)
+
+    @property
+    def _held(self) -> list[tuple[FetchTask, Body]]:
+        return self._recheck.held if self._recheck is not None else self.parser.completed
 
     def commit(self) -> int:
         """Store the window after the rest, and return the number of its responses.
@@ -518,6 +526,14 @@ class PipelinedConnection:
     def is_served(self) -> bool:
         """Return whether it has brought a file, or brings its first one."""
         return self._good or (self.parser.headers_complete and self.parser.refusal is None)
+
+    def serves_since(self, since: float) -> bool:
+        """Return whether a file requested after ``since`` has begun to arrive, and is not stored yet."""
+        if any(task.sent >= since and not isinstance(body, Exception) for task, body in self._held):
+            return True
+        parser = self.parser
+        first = parser.outstanding[0] if parser.headers_complete and parser.outstanding else None
+        return first is not None and parser.refusal is None and first.sent >= since
 
     def _note_turned_away(self) -> None:
         """Note if the server, which ends the connection, has only said on it that it takes no more."""

@@ -59,8 +59,11 @@ class Owner(Protocol):
     def host_serves(self, host: Host) -> None:
         """Report that one more connection to ``host`` has brought a file, if it is not stored yet."""
 
-    def host_succeeded(self, host: Host, count: int = 1, *, again: bool = False) -> None:
-        """Report ``count`` successful responses of ``host``; ``again``: the last of them to a retry."""
+    def host_succeeded(self, host: Host, began: float, count: int = 1, *, again: bool = False) -> None:
+        """Report ``count`` successful responses of ``host``.
+
+        ``began``: when the last of these requests was sent; ``again``: it was a retry.
+        """
 
     def fatal(self, error: Exception) -> None:
         """Report that the worker must stop: the destination failed, or there is a bug."""

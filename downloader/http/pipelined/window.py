@@ -10,11 +10,12 @@ from itertools import islice
 
 from downloader.core.pipeline_window import is_long, rest_after, room_in_window
 from downloader.errors import FetchError
+from downloader.http.exceptions import IDLE_TIMEOUT
 from downloader.http.pipelined.parser import Body
 from downloader.http.pipelined.transport import SHORTEST_REST
 from downloader.http.task import FetchTask, TaskBatch
 
-__all__ = ["Window"]
+__all__ = ["Window", "is_ordinary"]
 
 
 class Window:
@@ -75,7 +76,7 @@ class Window:
                     self.shifted = True
             elif isinstance(body, FetchError):
                 self.failed = True
-                self.limited = self.limited or body.code == "http-429" or body.retry_after is not None
+                self.limited = self.limited or _is_limit(body)
         self.held_bytes += size
         first, last = completed[self.counted][0], completed[-1][0]
         if first.sent is last.sent and first.batch is last.batch:
@@ -98,3 +99,17 @@ class Window:
         batch.latency.add(latency, count)
         if latency > self.slowest:
             self.slowest = latency
+
+
+def is_ordinary(body: Body) -> bool:
+    """Return whether a response is a file, or a refusal that says nothing but about its file."""
+    if not isinstance(body, Exception):
+        return True
+    if not isinstance(body, FetchError) or not body.answered or body.code == IDLE_TIMEOUT:
+        return False
+    return not (_is_limit(body) or body.sets_cookie)
+
+
+def _is_limit(refusal: FetchError) -> bool:
+    """Return whether ``refusal`` says that there were too many requests."""
+    return refusal.code == "http-429" or refusal.retry_after is not None

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from downloader.core.column_types import UNKNOWN
 
-__all__ = ["field_at", "fields_of", "kind_at", "load_pyarrow", "size_of", "values_of"]
+__all__ = ["field_at", "fields_of", "kind_at", "load_pyarrow", "values_of"]
 
 _PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _DAY: Final = 86400  # seconds
@@ -41,12 +41,27 @@ def values_of(column: Any) -> list[Any]:
     """
     if _has_nanoseconds(column.type):
         return _piecewise(column)
+    column = _decoded(column)
     try:
         found: list[Any] = column.to_pylist()
+    except MemoryError:
+        raise
     except Exception:
         # Which error depends on the type of the value: OverflowError, ArrowInvalid, UnicodeDecodeError, …
         found = _piecewise(column)
     return found
+
+
+def _decoded(column: Any) -> Any:
+    """Return a column of text without its dictionary or runs, with which each value takes 2 µs."""
+    from pyarrow import compute, types
+
+    kind = column.type
+    if types.is_dictionary(kind) and types.is_string(kind.value_type):
+        return column.dictionary_decode()
+    if types.is_run_end_encoded(kind) and types.is_string(kind.value_type):
+        return compute.run_end_decode(column)
+    return column
 
 
 def _piecewise(column: Any) -> list[Any]:
@@ -116,6 +131,8 @@ def _each(column: Any, otherwise: Callable[[int], Any]) -> list[Any]:
     for at, scalar in enumerate(column):
         try:
             value = scalar.as_py()
+        except MemoryError:
+            raise
         except Exception:
             value = otherwise(at)
         found.append(value)
@@ -166,6 +183,8 @@ def _leaf(column: Any) -> Any:
         if types.is_date64(kind):
             return _date(column.cast("int64")[0].as_py() // (_DAY * 1000))
         return str(column.cast("string")[0].as_py())
+    except MemoryError:
+        raise
     except Exception:
         return f"<a value of type {kind}>"
 
@@ -195,25 +214,6 @@ def _duration(ticks: int, per_second: int) -> str:
 
 def _text(value: bytes) -> str:
     return value.decode("utf-8", "surrogateescape")
-
-
-def size_of(batch: Any) -> int:
-    """Return how many bytes the values of a record batch take, of a dictionary once for each row."""
-    return sum(map(_size_of, batch.columns))
-
-
-def _size_of(column: Any) -> int:
-    from pyarrow import compute, types
-
-    size = int(column.nbytes)
-    if types.is_dictionary(column.type) and len(column.dictionary):
-        # A short column can name a long value in every row.
-        try:
-            lengths = compute.binary_length(column.dictionary).take(column.indices)
-            size += int(compute.sum(lengths).as_py() or 0)
-        except Exception:
-            size += column.dictionary.nbytes // len(column.dictionary) * len(column)
-    return size
 
 
 def fields_of(fields: Any) -> dict[str, Any]:

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from typing import Final, NamedTuple
 
 from downloader.core.content_check import ALGORITHMS
+from downloader.core.naming import shown
+from downloader.errors import ConfigError
 
-__all__ = ["STRENGTH", "Manifest", "files_beside", "find_manifests"]
+__all__ = ["STRENGTH", "Manifest", "files_beside", "find_manifests", "open_beside"]
 
 STRENGTH: Final = ("sha512", "sha384", "sha256", "sha224", "sha1", "md5")
 """The algorithms of manifests that can be computed, the strongest first."""
@@ -46,3 +49,16 @@ def find_manifests(directory: str) -> list[Manifest]:
             found.append(Manifest(os.path.join(directory, name), known))
     strength = [*STRENGTH, ""]
     return sorted(found, key=lambda each: strength.index(each.algorithm))
+
+
+def open_beside(path: str) -> int:
+    """Return a descriptor of ``path``, a file of a bag, to read it.
+
+    Raises OSError, and ConfigError if it is no regular file: a pipe would be waited for, and a device read
+    without an end.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise ConfigError(f"{shown(path)} is not a regular file, as a file of a bag is; replace it")
+    return fd

@@ -12,6 +12,8 @@ import os
 import re
 import sqlite3
 from collections.abc import Iterator
+from functools import partial
+from itertools import chain, product
 from typing import NamedTuple
 from unicodedata import normalize
 
@@ -19,7 +21,7 @@ from downloader.core.content_check import ALGORITHMS
 from downloader.core.naming import shown
 from downloader.errors import ConfigError, SourceError
 from downloader.process.long_work import give_way
-from downloader.sources.lists.bag_files import STRENGTH, Manifest, find_manifests
+from downloader.sources.lists.bag_files import STRENGTH, Manifest, find_manifests, open_beside
 
 __all__ = ["BagManifests", "TagFiles", "Unlisted", "bag_path", "fields_of", "tag_files"]
 
@@ -33,6 +35,7 @@ _ENCODING = re.compile(
 )
 _BLANKS = " \t\r\n"
 _LONGEST_BAGIT = 64 << 10
+_LONGEST_LINE = 1 << 20  # characters; no path is as long, and a sparse file is one line without an end
 _REST = 10_000  # lines after which heartbeats may continue
 
 
@@ -76,21 +79,33 @@ def tag_files(path: str) -> TagFiles:
     if path == "-":
         return TagFiles()
     try:
-        with open(bagit, "rb") as file:
+        with open(open_beside(bagit), "rb") as file:
             text = file.read(_LONGEST_BAGIT).removeprefix(codecs.BOM_UTF8)
     except OSError:
         return TagFiles()
     match, version = _ENCODING.search(text), _VERSION.search(text)
     name = match[1].decode("ascii", "replace").strip() if match else "UTF-8"
     try:
-        if "data/\t\n".encode(codecs.lookup(name).name) == b"data/\t\n":
+        encoding = codecs.lookup(name).name
+        if _keeps_ascii(encoding):
             percent = version is None or int(version[1]) >= 1
-            return TagFiles(codecs.lookup(name).name, percent, found=True)
-    except (LookupError, ValueError, UnicodeError):
+            return TagFiles(encoding, percent, found=True)
+    except (LookupError, ValueError):
         pass
     raise ConfigError(
         f"{shown(bagit)}: tag files in {shown(name)} cannot be read; convert them to UTF-8, and say so"
     )
+
+
+def _keeps_ascii(encoding: str) -> bool:
+    """Return whether each byte of ASCII is itself in ``encoding``, also behind every other one.
+
+    So it is in no encoding that has states or escapes. In those bytes of ASCII may be invalid, too, and
+    ``surrogateescape`` carries only others. Raises LookupError, UnicodeError if it cannot be read at all.
+    """
+    pairs = bytes(chain.from_iterable(product(range(128), repeat=2)))
+    others = bytes(range(128, 256))
+    return (pairs + others).decode(encoding, "surrogateescape").startswith(pairs.decode("ascii"))
 
 
 class BagManifests:
@@ -186,10 +201,13 @@ def _entries(manifest: Manifest, tags: TagFiles) -> Iterator[tuple[int, str, str
     length = ALGORITHMS.get(manifest.algorithm)
     try:
         # Universal newlines: the RFC allows LF, CR and CRLF.
-        with open(manifest.file, encoding=tags.encoding, errors="surrogateescape") as file:
-            for number, line in enumerate(file, 1):
+        fd = open_beside(manifest.file)
+        with open(fd, encoding=tags.encoding, errors="surrogateescape") as file:
+            for number, line in enumerate(iter(partial(file.readline, _LONGEST_LINE), ""), 1):
                 if not number % _REST:
                     give_way()
+                if len(line) == _LONGEST_LINE and not line.endswith("\n"):
+                    raise ConfigError(f"{shown(manifest.file)}: line {number} is longer than 1 MiB")
                 text = (line.removeprefix("\ufeff") if number == 1 else line).lstrip(_BLANKS).rstrip("\n")
                 if not text or text.startswith("#"):
                     continue

@@ -8,17 +8,21 @@ needed columns only, so memory does not depend on the size of the file or of its
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
+from downloader.config.machine import usable_memory
 from downloader.core.checksum import crc32
 from downloader.core.naming import shown as shorten
+from downloader.core.units import show_size
 from downloader.errors import SourceError
 from downloader.process.long_work import give_way
+from downloader.process.memory_bound import bounded_memory
 from downloader.sources.lines import REMEDY
-from downloader.sources.lists.arrow_values import field_at, kind_at, size_of, values_of
+from downloader.sources.lists.arrow_sizes import size_of
+from downloader.sources.lists.arrow_values import field_at, kind_at, values_of
 from downloader.sources.lists.columns import Columns, Wanted, choose
 from downloader.sources.lists.nested import Fields, path_of
 from downloader.sources.lists.rows import Chunk, Table, joined
@@ -29,6 +33,8 @@ BATCH = 1000
 """Rows that are converted to Python objects at a time."""
 _BLOCK = 1 << 20
 _LARGE = 4 << 20  # bytes of rows that are converted at a time, unless one alone has more
+_MEMORY = 4 << 30  # bytes that a batch may take, and a quarter of what the machine has
+_LONGEST = 64 << 20  # bytes of one row: a file of some kB may have one of gigabytes
 
 _encode = msgspec.msgpack.encode
 
@@ -89,6 +95,7 @@ class BinaryRows:
         self._batch: Any = None  # the record batch at ``_at``
         self._taken = 0  # rows of it that were returned
         self._rows = 0
+        self._memory = min(_MEMORY, usable_memory() // 4)
 
     def kinds(self) -> dict[str, str]:
         """See ``Rows``."""
@@ -124,9 +131,15 @@ class BinaryRows:
     def read(self, most: int) -> Chunk:
         """See ``Rows``."""
         try:
-            return self._read(most)
-        except (SourceError, MemoryError):
+            with bounded_memory(self._memory):
+                return self._read(most)
+        except SourceError:
             raise
+        except MemoryError:
+            raise SourceError(
+                f"{self._shown}: its rows behind row {self._at.row:,} take more than "
+                f"{show_size(self._memory)} of memory; write it without what is that large"
+            ) from None
         except Exception as error:
             why = shorten(" ".join(str(error).split())).rstrip(".")
             raise SourceError(
@@ -149,22 +162,28 @@ class BinaryRows:
             if not self._next_batch():
                 return Chunk(Table((), {}), _encode(start), _encode(self._at), False)
         rows = min(most, self._batch.num_rows - self._taken)
-        part = self._batch.slice(self._taken, rows)
-        while (size := size_of(part)) > _LARGE and rows > 1:
+        batch = self._batch.slice(self._taken, rows)
+        parts = {name: field_at(batch, path) for name, path in self._paths.items()}
+        while (size := _size(parts, _LARGE if rows > 1 else _LONGEST)) > _LARGE and rows > 1:
             rows = max(1, min(rows - 1, rows * _LARGE // size))
-            part = part.slice(0, rows)
-        columns = {name: values_of(field_at(part, path)) for name, path in self._paths.items()}
+            parts = {name: part.slice(0, rows) for name, part in parts.items()}
+        columns, faults = dict[str, Sequence[Any]](), {}
+        if size > _LONGEST and rows == 1:
+            columns = {name: [None] for name in parts}
+            faults = {0: f"it has {show_size(size)}, and {show_size(_LONGEST)} is the limit"}
+        else:
+            columns = {name: values_of(part) for name, part in parts.items()}
         self._taken += rows
         at = self._at
         self._at = RowPlace(at.row + rows, at.block, at.within + rows, at.size, at.crc)
         numbers = range(at.row + 1, at.row + rows + 1)
-        return Chunk(Table(numbers, columns), _encode(start), _encode(self._at), size=size)
+        return Chunk(Table(numbers, columns, faults), _encode(start), _encode(self._at), size=size)
 
     def _next_batch(self) -> bool:
         """Make the next record batch the current one; return whether there is one."""
         if self._open_block != self._at.block:
             self._open(self._at.block)
-        while (batch := next(self._batches, None)) is None:
+        while (batch := self._following()) is None:
             at = self._at
             if self._rows < 0:
                 return False
@@ -176,6 +195,10 @@ class BinaryRows:
             self._open(self._at.block)
         self._batch, self._taken = batch, 0
         return True
+
+    def _following(self) -> Any:
+        """Return the next record batch of the open block, None behind the last one."""
+        return next(self._batches, None)
 
     def _open(self, block: int) -> None:
         """Begin to read ``block``, behind the rows that precede the current position."""
@@ -193,6 +216,16 @@ def columns_of(blocks: Blocks, wanted: Wanted, shown: str) -> Columns:
 def kinds_of(blocks: Blocks, columns: Columns) -> dict[str, str]:
     """Return the kinds of the columns to keep of a file that is open as ``blocks``."""
     return {name: kind_at(blocks.schema, path_of(name, blocks.fields)) for name in columns.keep or ()}
+
+
+def _size(parts: Mapping[str, Any], most: int) -> int:
+    """Return how many bytes the values of some columns take; of more than ``most``, at least how many."""
+    size = 0
+    for part in parts.values():
+        size += size_of(part, most - size)
+        if size > most:
+            break
+    return size
 
 
 def _behind(batches: Iterator[Any], rows: int) -> Iterator[Any]:

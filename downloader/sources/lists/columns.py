@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence, Set
 from difflib import get_close_matches
 from itertools import islice
 from shlex import quote
 from typing import Final, NamedTuple
 
+from downloader.core.column_types import MOST_COLUMNS
 from downloader.core.content_check import ALGORITHMS
 from downloader.core.naming import shown
 from downloader.errors import ConfigError
 from downloader.sources.lists.nested import NO_FIELDS, Fields, leaves, path_of
 from downloader.sources.lists.requirements import require_crc32c
 
-__all__ = ["ALL", "RECOGNIZED", "Columns", "Wanted", "choose", "parse_checksum_column"]
+__all__ = ["ALL", "RECOGNIZED", "Columns", "Wanted", "check_kept", "choose", "parse_checksum_column"]
 
 ALL: Final = "all"
 RECOGNIZED: Final = ("sha256", "sha1", "md5", "crc32c")
@@ -103,11 +105,12 @@ def choose(
     """
     # Those of the fields of structs, too.
     every = list(islice(leaves(fields), _SEARCHED)) if fields else present
+    counts = Counter(present)  # there may be a hundred thousand
 
     def find(option: str, name: str, *, optional: bool = False) -> str:
         path = path_of(name, fields)
         first = path[0] if path else name
-        if (count := present.count(first)) > 1:
+        if (count := counts[first]) > 1:
             raise ConfigError(f"{where} has {count} columns {shown(first)!r}; rename all but one of them")
         if path or count or (varying and optional):
             return name
@@ -119,16 +122,19 @@ def choose(
         return "" if optional else name
 
     url = "1" if wanted.positions and wanted.url == "url" else wanted.url
-    checksums = _checksums(wanted, present, where, varying=varying, find=find)
+    checksums = _checksums(wanted, counts.keys(), where, varying=varying, find=find)
     header = find("--header-column", wanted.header) if wanted.header else ""
     url = find("--url-column", url)
     members = {name: find("--member", name) for name in wanted.members}
     keep: tuple[str, ...] | None = ()
     if wanted.keep == ALL:
         left_out = {url, header}
-        keep = None if varying else tuple(find("", name) for name in present if name not in left_out)
+        rest = [name for name in present if name not in left_out]
+        check_kept(rest, where)
+        keep = None if varying else tuple(find("", name) for name in rest)
     elif wanted.keep:
-        names = filter(None, dict.fromkeys(wanted.keep.split(",")))
+        names = list(filter(None, dict.fromkeys(wanted.keep.split(","))))
+        check_kept(names, where)
         keep = tuple(members.get(name) or find("--keep-columns", name) for name in names)
         if header in keep and header:
             raise ConfigError(f"--keep-columns: {header!r} has the header fields, which are kept nowhere")
@@ -146,8 +152,17 @@ def choose(
     )
 
 
+def check_kept(names: Iterable[str], where: str) -> None:
+    """Raise ConfigError if so many columns cannot be kept; ``where``: the name of the list in messages."""
+    if (count := len(set(names))) > MOST_COLUMNS:
+        raise ConfigError(
+            f"{where} has {count:,} columns to keep, and {MOST_COLUMNS:,} is the limit; "
+            "name fewer with --keep-columns A,B"
+        )
+
+
 def _checksums(
-    wanted: Wanted, present: Sequence[str], where: str, *, varying: bool, find: Callable[[str, str], str]
+    wanted: Wanted, present: Set[str], where: str, *, varying: bool, find: Callable[[str, str], str]
 ) -> list[tuple[str, str]]:
     """Return algorithm and column of the checksums. Raises ConfigError."""
     checksums: list[tuple[str, str]] = []
@@ -197,12 +212,14 @@ def _folded(name: str) -> str:
 
 def _nearest(name: str, present: Sequence[str]) -> str:
     """Return the one of ``present`` that ``name`` may stand for: a field of that name, or one like it."""
-    folded = {each.casefold(): each for each in reversed(present)}
+    folded: dict[str, str] = {}
+    for each in present:
+        folded.setdefault(each.casefold(), each)
     last = name.casefold().rpartition(".")[2]
     inner = [each for each in present if each.casefold().rpartition(".")[2] == last]
     if name.casefold() not in folded and inner:
         return inner[0]
-    near = get_close_matches(name.casefold(), folded, 1, 0.5)
+    near = get_close_matches(name.casefold(), islice(folded, _SEARCHED), 1, 0.5)
     return folded[near[0]] if near else ""
 
 
@@ -212,7 +229,7 @@ def _missing(
     if cause and not present:
         return ConfigError(f"{where}: {cause.removeprefix('; ')}")
     written = {"--member": "--member EXT="}.get(option, option if option.endswith("=") else f"{option} ")
-    hint = cause or (f"; did you mean {written}{shown(near)}?" if near else "")
+    hint = cause or (f"; did you mean {written}{quote(shown(near))}?" if near else "")
     names = ", ".join(map(shown, present[:_SHOWN])) + (", …" if len(present) > _SHOWN else "")
     return ConfigError(
         f"{where} has no column {shown(name)!r} ({option.partition(' ')[0]}), it has "

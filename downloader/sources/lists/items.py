@@ -12,9 +12,11 @@ from decimal import Decimal
 from itertools import repeat
 from typing import Any, Final
 from urllib.parse import urlsplit
+from uuid import UUID
 
 import msgspec
 
+from downloader.core.column_types import MOST_COLUMNS
 from downloader.core.content_check import ALGORITHMS, is_checksum
 from downloader.core.headers import row_headers
 from downloader.core.invisible import INVISIBLE, invisible_in
@@ -70,6 +72,7 @@ _EXPONENT: Final = re.compile(r"[0-9]{1,19}(?:\.[0-9]{0,19})?[eE][+-]?[0-9]{1,2}
 _NOTHING: Final = frozenset({"na", "n/a", "<na>", "nan", "null", "none", "\\n"})
 _MOST_SHOWN: Final = 5  # URLs of a row
 _NO_NAME: Final = "\\N"
+_CRCS: Final = ("crc32", "crc32c")  # checksums that are numbers, where a column has numbers
 _BASE64: Final = re.compile(r"(sha\d+-|)([a-z0-9+/_-]+)={0,2}").fullmatch  # in lower case
 
 
@@ -141,7 +144,10 @@ class ItemMaker:
         if columns.header:
             headers = _each(_headers, values[columns.header], (), faults)
         if table.extra is not None:
-            kept = list(map(self._packed, table.extra))
+            for index, row in enumerate(table.extra):
+                if len(row) > MOST_COLUMNS:
+                    faults.setdefault(index, _too_many(row))
+            kept = [self._packed(row) if len(row) <= MOST_COLUMNS else b"" for row in table.extra]
         elif columns.keep:
             rows = zip(*[values[name] for name in columns.keep], strict=True)
             kept = [self._packed(dict(zip(columns.keep, row, strict=True))) for row in rows]
@@ -277,7 +283,7 @@ class ItemMaker:
             for index, value in enumerate(values[column]):
                 if found[index] or index in faults or not (text := _as_text(value)):
                     continue
-                checksum = f"{algorithm}:{text.lower()}" if algorithm else text
+                checksum = f"{algorithm}:{_digits_of(algorithm, value, text)}" if algorithm else text
                 if is_checksum(checksum):
                     found[index] = checksum
                 elif other := _other_checksum(algorithm, value, text):
@@ -378,6 +384,13 @@ def _headers(value: Any) -> tuple[tuple[str, str], ...]:
         raise _Fault("bad-row", f" has header fields that cannot be sent: {error}") from None
 
 
+def _digits_of(algorithm: str, value: Any, text: str) -> str:
+    """Return the checksum ``value`` in hexadecimal: of a number that is a CRC, of a UUID, else ``text``."""
+    if algorithm in _CRCS and type(value) in (int, float, Decimal):
+        return f"{int(value):08x}" if 0 <= value < 1 << 32 and value == int(value) else text
+    return value.hex if isinstance(value, UUID) else text.lower()
+
+
 def _other_checksum(algorithm: str, value: Any, text: str) -> str:
     """Return the checksum ``value`` that has its algorithm with it, as in a manifest, or is raw bytes.
 
@@ -387,6 +400,10 @@ def _other_checksum(algorithm: str, value: Any, text: str) -> str:
         return f"{algorithm}:{value.hex()}"
     checksum = text.lower()
     return checksum if is_checksum(checksum) and checksum.startswith(algorithm) else ""
+
+
+def _too_many(row: Mapping[str, Any]) -> _Fault:
+    return _Fault("bad-row", f" has {len(row):,} columns to keep, and {MOST_COLUMNS:,} is the limit")
 
 
 def _bad_checksum(checksum: str) -> _Fault:
@@ -399,10 +416,11 @@ def _bad_checksum(checksum: str) -> _Fault:
         )
     # Cut, since it may be a secret, its author could not see which form he wrote.
     match = _BASE64(digits)
+    number = ", nor a number of 32 bits" if algorithm in _CRCS else ""
     form = f" ({'SRI' if match[1] else 'Base64'})" if match and len(match[2]) == -(-length * 2 // 3) else ""
     return _Fault(
         "bad-checksum",
-        f" has a {algorithm} that is not {length} hexadecimal digits{form}: {_shown(digits)}",
+        f" has a {algorithm} that is not {length} hexadecimal digits{form or number}: {_shown(digits)}",
     )
 
 

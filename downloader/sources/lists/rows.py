@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
@@ -79,8 +80,8 @@ def joined(chunks: Sequence[Chunk]) -> Chunk:
 class Parser(Protocol):
     """A format of text: makes tables of lines.
 
-    ``unit`` is what a row's number counts; ``longest``: bytes of a line; ``comment``, ``cr_ends``: see
-    ``Lines``.
+    ``unit`` is what a row's number counts; ``longest``: bytes of a line; ``comment``, ``cr_ends``,
+    ``row``: see ``Lines``.
     ``columns`` are those of a format that always has the same, None for one with a header or with keys;
     ``fixed``: all rows have the same columns. ``fields``: what columns that are structs have in them, as
     far as ``begin`` has seen it. ``cause``: what to say where a column is missing that the list must have,
@@ -90,6 +91,7 @@ class Parser(Protocol):
     unit: str
     longest: int
     comment: bytes
+    row: re.Pattern[bytes] | None
     cr_ends: bool
     columns: Columns | None
     fixed: bool

@@ -6,6 +6,7 @@ used; other options are about aria2's way to fetch, and are ignored.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -28,6 +29,7 @@ class Aria2Parser:
     unit = "line"
     longest = LONGEST_LINE
     comment = b"#"
+    row: re.Pattern[bytes] | None = None
     cr_ends = False
     columns: Columns | None = Columns(
         "url", "out", checksums=(("", "checksum"),), header="header", mirrors="mirrors"

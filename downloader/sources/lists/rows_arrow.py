@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from downloader.errors import SourceError
+from downloader.sources.lists.arrow_bounds import check_bounds
 from downloader.sources.lists.arrow_values import fields_of, load_pyarrow
 from downloader.sources.lists.binary_rows import BATCH
 from downloader.sources.lists.nested import Fields
@@ -69,13 +70,17 @@ class ArrowBlocks:
                 return None
             if block != self._block[0]:
                 self._block = (-1, None)  # two at a time would take twice the memory
-                self._block = (block, self._reader.get_batch(block))
+                batch = self._reader.get_batch(block)
+                check_bounds(batch)
+                self._block = (block, batch)
             return self._block[1]
         while self._block[0] < block:
             try:
-                self._block = (self._block[0] + 1, self._reader.read_next_batch())
+                batch = self._reader.read_next_batch()
             except StopIteration:
                 return None
+            check_bounds(batch)
+            self._block = (self._block[0] + 1, batch)
         return self._block[1]
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ If payload manifests stand beside it, the strongest of them gives the checksums.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -33,6 +34,7 @@ class BagitParser:
     unit = "line"
     longest = LONGEST_LINE
     comment = b""
+    row: re.Pattern[bytes] | None = None
     cr_ends = True
     columns: Columns | None
     fixed = True

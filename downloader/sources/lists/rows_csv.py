@@ -71,6 +71,7 @@ class CsvParser:
     unit = "line"
     longest = _LONGEST
     comment = b""
+    row: re.Pattern[bytes] | None = None
     cr_ends = False
     columns: Columns | None = None
     fixed = True
@@ -180,8 +181,11 @@ class CsvParser:
 
     def select(self, columns: Columns) -> None:
         """See ``Parser``."""
-        self._picked = [(name, self._present.index(name)) for name in columns.needed if self._present]
-        self._url = self._present.index(columns.url) if columns.url in self._present else -1
+        first: dict[str, int] = {}
+        for at, name in enumerate(self._present):
+            first.setdefault(name, at)
+        self._picked = [(name, first[name]) for name in columns.needed if self._present]
+        self._url = first.get(columns.url, -1)
         self._name = columns.name
 
     def kinds(self, sample: Callable[[], Sequence[bytes]], columns: Columns) -> dict[str, str]:

@@ -22,6 +22,8 @@ from downloader.sources.lists.rows import Numbered, Table
 
 __all__ = ["JsonlParser", "has_key"]
 
+_ROW = re.compile(rb"\n(?:[ \t\r\f\v]*\S|[ \t\r\f\v]{60000})")  # of a line that is not blank
+
 _LONGEST = 1 << 20
 _LONG = 64 << 10  # bytes of a row that takes milliseconds
 # Kept values are encoded and decoded recursively several times, last by readers of the dataset.
@@ -41,6 +43,7 @@ class JsonlParser:
     unit = "line"
     longest = _LONGEST
     comment = b""
+    row: re.Pattern[bytes] | None = _ROW
     cr_ends = False
     columns: Columns | None = None
     fixed = False
@@ -51,7 +54,7 @@ class JsonlParser:
         self._shown = shown
         self._convert = convert
         self.fields = {}
-        self._needed: list[str] = []
+        self._needed: dict[str, None] = {}
         self._fields: dict[str, str] = {}  # of the struct that a line becomes, by columns
         self._inner: list[
             tuple[str, list[str]]
@@ -97,7 +100,7 @@ class JsonlParser:
 
     def select(self, columns: Columns) -> None:
         """See ``Parser``."""
-        self._needed = columns.needed
+        self._needed = dict.fromkeys(columns.needed)
         self._keeps_all = columns.keep is None
         self._left_out = {columns.url, columns.header}
         self._inner = [

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from downloader.errors import SourceError
+from downloader.sources.lists.arrow_bounds import check_bounds
 from downloader.sources.lists.arrow_values import fields_of, load_pyarrow
 from downloader.sources.lists.binary_rows import BATCH
 from downloader.sources.lists.nested import Fields
@@ -52,7 +53,9 @@ class ParquetBlocks:
             columns=self._columns,
             use_threads=False,
         )
-        return found
+        for batch in found:
+            check_bounds(batch)  # the decoder does not look at indices of dictionaries
+            yield batch
 
     def close(self) -> None:
         """See ``Blocks``."""

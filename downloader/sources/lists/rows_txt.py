@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from operator import itemgetter
+from typing import Final
 
 from downloader.sources.lines import LONGEST_LINE, TOO_LONG, Lines, is_cut
 from downloader.sources.lists.columns import Columns
@@ -13,6 +15,8 @@ from downloader.sources.lists.rows import Numbered, Table
 __all__ = ["TxtParser"]
 
 _line = itemgetter(1)
+# The beginning of one that is no comment, and not blank, unless it is too long.
+_ROW: Final = re.compile(rb"\n(?:[ \t\r\f\v]*[^\s#]|[ \t\r\f\v]{60000})")
 
 
 class TxtParser:
@@ -21,6 +25,7 @@ class TxtParser:
     unit = "line"
     longest = LONGEST_LINE
     comment = b"#"
+    row: re.Pattern[bytes] | None = _ROW
     cr_ends = False
     columns: Columns | None = Columns("url", whole_lines=True)
     fixed = True

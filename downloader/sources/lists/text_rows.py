@@ -50,7 +50,12 @@ class TextRows:
         self._shown = shown
         self._parser = parser
         self._lines = Lines(
-            source, shown, longest=parser.longest, comment=parser.comment, cr_ends=parser.cr_ends
+            source,
+            shown,
+            longest=parser.longest,
+            comment=parser.comment,
+            cr_ends=parser.cr_ends,
+            row=parser.row,
         )
         try:
             self.columns = parser.columns or self._choose(wanted)
@@ -114,7 +119,7 @@ class TextRows:
 
     def read(self, most: int) -> Chunk:
         """See ``Rows``."""
-        part = self._lines.read(most)
+        part = self._lines.read_on(most)
         return self._chunk(part.lines, part.start, self._lines.following)
 
     def is_behind(self, position: bytes) -> bool:
@@ -127,8 +132,8 @@ class TextRows:
         return self._chunk(part.lines, part.start, lambda: b"")
 
     def _chunk(self, lines: Numbered, start: Place, following: Callable[[], bytes]) -> Chunk:
-        taken = bool(lines)
-        if taken and lines[0][0] == 1:
+        taken = bool(lines) or self._lines.at != start
+        if lines and lines[0][0] == 1:
             self._check_first(lines[0][1])
             lines[0] = (1, lines[0][1].removeprefix(codecs.BOM_UTF8))
         table = self._parser.table(lines, following, self._more)

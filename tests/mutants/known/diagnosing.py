@@ -562,4 +562,135 @@ KNOWN = (
         "True",
         (f"{SCENARIO}[handlers_of_botocore/after-call]",),
     ),
+    Mutant(
+        "TLS that no socket carries is not seen",
+        "a program whose requests are asyncio's gets the verdict on a client that it does not use",
+        "_note_off_sockets",
+        'not arguments.get("server_side")',
+        "False",
+        (
+            "tests/diagnostics/test_own_tls.py::test_program_whose_connections_are_of_an_event_loop_has_no_verdict",
+        ),
+    ),
+    Mutant(
+        "an event loop hides the client that is used",
+        "a program that uses requests beside an event loop has no verdict where it was not copied",
+        "Agent.measure",
+        "self.record.off_sockets is not None",
+        "False",
+        (
+            "tests/diagnostics/test_own_tls.py::test_program_whose_connections_are_of_an_event_loop_has_no_verdict",
+        ),
+    ),
+    Mutant(
+        "a worker that never serves is probed at its end",
+        "gunicorn that boots its workers for ever is called concurrent",
+        "never_serves",
+        "_worker[0] == os.getpid()",
+        "False",
+        ("tests/diagnostics/test_probed_processes.py::test_gunicorn_whose_workers_never_serve[hook]",),
+    ),
+    Mutant(
+        "what a server says of a worker's end is the error",
+        "the error that a worker has logged is not shown",
+        "error_in",
+        "not _EPILOGUE.search(line)",
+        "True",
+        (
+            "tests/unit/test_diagnostics_output_errors.py::"
+            "test_error_in_output[hook that logs why it ends gunicorn]",
+        ),
+    ),
+    Mutant(
+        "a copy shares no slots",
+        "a program whose session has slots has no verdict, and an error that it does not make",
+        "substitute",
+        "dict(((name, _Of(own, name, setattr)) for name in slots))",
+        "{}",
+        (f"{LIKE}test_copy_of_a_session_shares_its_slots_as_they_change",),
+    ),
+    Mutant(
+        "what a launcher runs is what was started",
+        "the remedy of a program that runpy starts patches after what its launcher imports",
+        "_roots",
+        "record.main and record.main not in files",
+        "False",
+        ("tests/diagnostics/test_ways_in.py::test_remedy_is_the_first_line_of_a_launcher",),
+    ),
+    Mutant(
+        "what is imported amid the patching comes after it",
+        "a program whose lazy objects load within patch_all has no cause",
+        "_is_amid_patching",
+        "not record.patches or https_inspection.is_gevents('ssl', 'SSLContext')",
+        "True",
+        (f"{SCENARIO}[lazy_until_patched/settings]",),
+    ),
+    Mutant(
+        "gevent's own imports are amid the patching",
+        "patch_all as the first line is said to come too late, where something else fails",
+        "_is_amid_patching",
+        "kind == 'gevent' and (not imports)",
+        "False",
+        ("tests/diagnostics/test_check.py::test_what_gevent_imports_to_patch_is_not_imported_before",),
+    ),
+    Mutant(
+        "transports that are wrapped do not trust the probe",
+        "a program whose transport of httpx wraps one with its own CA has no verdict",
+        "_transports",
+        "isinstance(own, (list, tuple))",
+        "False",
+        (f"{SCENARIO}[httpx2_clients/wrapped]",),
+    ),
+    Mutant(
+        "a certificate of the probe that is not trusted is an error of HTTPS",
+        "a program whose client has its own CA is told that HTTPS does not work",
+        "no_verdict",
+        "cause == 'certificate-not-trusted'",
+        "False",
+        (f"{SCENARIO}[httpx2_clients/hidden]",),
+    ),
+    Mutant(
+        "a .pth file is read in front of another one alone",
+        "a .pth file that patches before a tool's sitecustomize is said not to be reached",
+        "is_due",
+        "any((_same(folder, remedy['file']) for folder in _read))",
+        "False",
+        (
+            "tests/diagnostics/test_places.py::"
+            "test_pth_file_before_the_sitecustomize_of_a_tool_is_measured[a command]",
+        ),
+    ),
+    Mutant(
+        "no program has a client besides the measured one",
+        "a program that later uses one client for all is concurrent, and nothing says what is not known",
+        "Connecting.besides",
+        "id(value) not in known",
+        "False",
+        (
+            "tests/diagnostics/test_programs.py::"
+            "test_client_that_is_used_later_is_said_not_to_be_known[shared]",
+        ),
+    ),
+    Mutant(
+        "what the probe imports is the application's",
+        "an application without a client is told a line of requests",
+        "Case.subject",
+        "self.question.target.app",
+        "False",
+        (
+            "tests/diagnostics/test_check.py::"
+            "test_place_of_a_program_that_patches_nothing_is_its_own[nothing]",
+        ),
+    ),
+    Mutant(
+        "who looks for modules by a function of its own only asks",
+        "a program that guards its imports has no cause",
+        "_importing",
+        "caller is not None and _is_import(caller)",
+        "False",
+        (
+            "tests/diagnostics/test_programs.py::"
+            "test_program_with_a_function_of_its_own_around_the_one_that_finds_modules",
+        ),
+    ),
 )

@@ -33,6 +33,52 @@ KNOWN = (
         (f"{REDIRECTS}test_host_that_redirects_lead_to_gets_as_many_as_any",),
     ),
     Mutant(
+        "idle connections of the other client kept",
+        "a host takes few connections and redirects: the pipelined client keeps them, and every file fails",
+        "HostFailures._lacks_room",
+        "self._session.close_idle(host.key)",
+        "None",
+        (
+            "tests/faults/test_crowded_hosts.py::"
+            "test_files_wait_whose_connections_are_closed_since_the_other_client_has_them",
+        ),
+    ),
+    Mutant(
+        "redirect used however old it is",
+        "signed URLs expire while their requests wait for a place at the store, and the files fail",
+        "RequestsClient._open",
+        "waited > _FRESH and returns < _MOST_RETURNS",
+        "False",
+        (f"{REDIRECTS}test_redirect_that_holds_for_a_short_time_is_used_within_it",),
+    ),
+    Mutant(
+        "refusal of an outdated redirect is final",
+        "signed URLs that run out while their requests wait for two hosts fail their files",
+        "FetchError.transient",
+        "self.outdated and self.answered",
+        "False",
+        (
+            "tests/unit/test_core_host_trouble.py::"
+            "test_refusal_of_a_request_that_has_waited_for_long_behind_a_redirect_is_not_final",
+        ),
+    ),
+    Mutant(
+        "a wall that asks to wait is probed without its cookie",
+        "each probe of such a host pauses it once more: minutes for one cookie",
+        "Host.take_probe",
+        "self.rounds % 2 == 1 and queue[0].path is None and queue[-1].path is not None",
+        "False",
+        ("tests/faults/test_cookies.py::test_a_wall_that_asks_to_wait",),
+    ),
+    Mutant(
+        "redirect to a paused host begun again",
+        "a host that redirects to one which refuses many is asked ten times for each file",
+        "RedirectPlaces.move",
+        "until > longest",
+        "True",
+        (f"{REDIRECTS}test_redirecting_host_is_not_asked_again_while_the_other_is_paused",),
+    ),
+    Mutant(
         "slot held while connecting",
         "thirty dead hosts at the head of a list hold up all others for minutes",
         "ConnectionBudget.park_slow",
@@ -72,6 +118,14 @@ KNOWN = (
             "tests/faults/test_tarpits.py::test_living_files_are_stored_while_tarpits_trickle",
             "tests/unit/test_core_preemption.py::test_tarpits_keep_half_of_the_slots",
         ),
+    ),
+    Mutant(
+        "held up for a moment",
+        "where a fast server is held up for half a second, half of its requests end and are sent again",
+        "Preemption.allotment",
+        "ended - at >= _SHORTEST / 2",
+        "True",
+        ("tests/unit/test_core_preemption.py::test_few_are_lost_where_a_server_that_was_fast_is_held_up",),
     ),
     Mutant(
         "slow file begun again for ever",
@@ -171,6 +225,19 @@ KNOWN = (
         ),
     ),
     Mutant(
+        "files under way are no success",
+        "a host that sends large files, and refuses some, is paused",
+        "Trouble.blames_host",
+        "serves(self.streak_began)",
+        "False",
+        (
+            "tests/faults/test_late_successes.py::"
+            "test_large_files_that_are_under_way_while_others_are_refused",
+            "tests/unit/test_core_host_trouble.py::"
+            "test_host_that_still_sends_a_file_requested_meanwhile_is_not_down",
+        ),
+    ),
+    Mutant(
         "one attempt says that a host is dead",
         "one bad machine behind a name, or one cut handshake, and all files of the name fail unrequested",
         "HostFailures.failed",
@@ -210,7 +277,7 @@ KNOWN = (
         "a connection that is refused with a status belongs to its file",
         "a host takes few connections and answers 503 to others: most files fail",
         "FetchError.turns_away",
-        "self.answered and failure_kind(self.code).retry and not self.asks_to_wait",
+        "self.answered and failure_kind(self.code).retry",
         "False",
         (
             "tests/faults/test_crowded_hosts.py::"
@@ -245,6 +312,25 @@ KNOWN = (
         "self.steps < _STEPS",
         "True",
         ("tests/unit/test_core_throttle.py::test_files_that_fail_at_any_rate_do_not_slow_down_the_others",),
+    ),
+    Mutant(
+        "measured before the first files have come",
+        "where files take seconds, a host that refuses some at once is sent one request a second",
+        "Throttle._record",
+        "max(_SHORTEST, 2 * takes)",
+        "_SHORTEST",
+        ("tests/unit/test_core_throttle.py::test_files_that_fail_beside_others_that_take_long",),
+    ),
+    Mutant(
+        "a host that refuses is given up as soon as one that cannot be reached",
+        "a server that restarts for 17 s loses a quarter of its files",
+        "HostFailures._pause",
+        "unreached and (not host.answered)",
+        "not host.answered",
+        (
+            "tests/faults/test_hostile_hosts.py::"
+            "test_outage_causes_no_retry_storm_and_loses_nothing[0-1.5-auto]",
+        ),
     ),
     Mutant(
         "missing name tried again",

@@ -10,11 +10,47 @@ ROWS = "tests/unit/test_list_rows.py::"
 FORMATS = "tests/integration/test_list_formats.py::"
 RUNS = "tests/integration/test_list_rows_run.py::"
 COLUMNS = "tests/integration/test_hostile_columns.py::"
+MEMORY = "tests/unit/test_memory_bound.py::"
 BAGS = "tests/integration/test_bags.py::"
 MIRRORS = "tests/faults/test_mirrors.py::"
 NOTHING = "tests/faults/test_nothing_started.py::"
 
 KNOWN = (
+    Mutant(
+        "blank lines are read one by one",
+        "a list with 150 million blank lines, which are some kB in gzip, is silent for minutes",
+        "Lines.read_on",
+        "self._pass_over(before.offset + _AT_A_TIME)",
+        "",
+        (f"{ROWS}test_millions_of_blank_lines_are_read_in_no_time",),
+    ),
+    Mutant(
+        "each column is counted among all",
+        "a list of 100,000 columns takes minutes before its first request",
+        "choose.find",
+        "counts[first]",
+        "present.count(first)",
+        (f"{ROWS}test_columns_are_chosen_of_a_hundred_thousand_in_no_time",),
+    ),
+    Mutant(
+        "any number of columns is kept",
+        "a manifest in CSV fails at the end of a run that has fetched everything",
+        "check_kept",
+        "len(set(names))",
+        "0",
+        (
+            f"{ROWS}test_more_columns_than_can_be_kept_are_told_at_once[l.csv]",
+            f"{ROWS}test_columns_of_all_files_together_are_counted",
+        ),
+    ),
+    Mutant(
+        "number of a CRC read as hexadecimal",
+        "every row of a Parquet file whose CRCs are integers fails as bad-checksum or checksum-mismatch",
+        "_digits_of",
+        "algorithm in _CRCS",
+        "False",
+        ("tests/unit/test_list_items.py::test_a_crc_in_a_column_of_numbers_is_their_value[crc32]",),
+    ),
     Mutant(
         "blanks of a name depend on other rows",
         "blanks at the ends of a name are kept where all rows of a page are plain, and stripped elsewhere",
@@ -186,6 +222,14 @@ KNOWN = (
         "version is None or int(version[1]) >= 1",
         "True",
         (f"{BAGS}test_a_bag_is_completed_in_place_under_the_very_paths_that_it_states[0.97]",),
+    ),
+    Mutant(
+        "tag files of a bag may be in an encoding that has escapes",
+        "a run loses all files of a bag in UTF-7, and does not say why",
+        "tag_files",
+        "_keeps_ascii(encoding)",
+        "'data/'.encode(encoding) == b'data/'",
+        (f"{BAGS}test_encoding_is_refused_or_reads_all_bytes[utf_7]",),
     ),
     Mutant(
         "blanks at the end of a path in a bag do not count",
@@ -482,5 +526,37 @@ KNOWN = (
         "_MARKS.sub('', name.casefold())",
         "name",
         ("tests/unit/test_list_rows.py::test_default_columns_in_other_letters_are_not_ignored",),
+    ),
+    Mutant(
+        "a row has the whole dictionary",
+        "every row of an honest list fails as bad-row where a dictionary or a buffer of views is large",
+        "size_of",
+        "_size(column, _numbers(len(column)), most)",
+        "int(column.nbytes)",
+        (f"{MEMORY}test_size_of_a_row_is_not_that_of_all",),
+    ),
+    Mutant(
+        "positions in runs are not followed",
+        "a list of 4 kB takes 7 GB: the value of a run counts once, and is decoded for each row",
+        "_encoded",
+        "column.values, _runs(column, at)",
+        "column.values, _numbers(len(column.values))",
+        (f"{MEMORY}test_size_of_rows_is_their_own_whatever_encodes_them",),
+    ),
+    Mutant(
+        "values beyond the buffers of an Arrow list",
+        "a crafted list brings memory of the feeder, with its credentials, into the manifest",
+        "check_bounds",
+        "_bare(column).validate(full=True)",
+        "_bare(column).validate()",
+        (f"{COLUMNS}test_a_list_with_such_values_ends_the_run",),
+    ),
+    Mutant(
+        "an Arrow list with text that is not UTF-8 is refused",
+        "one value of another encoding ends the run, where only its row is affected",
+        "check_bounds",
+        "_bare(column)",
+        "column",
+        (f"{COLUMNS}test_text_of_arrow_that_is_not_utf8_is_read_at_any_depth",),
     ),
 )

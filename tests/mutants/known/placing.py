@@ -8,6 +8,7 @@ __all__ = ["KNOWN"]
 
 NO_FILE = "tests/diagnostics/test_places_in_no_file.py::"
 STARTS = "tests/unit/test_diagnostics_starts.py::"
+INSPECT = "tests/diagnostics/test_inspect.py::"
 SCENARIO = "tests/diagnostics/scenarios/test_scenarios.py::test_scenario"
 
 KNOWN = (
@@ -46,11 +47,43 @@ KNOWN = (
         (f"{STARTS}test_the_statement_of_a_line_with_several",),
     ),
     Mutant(
+        "the agent takes whatever was imported then for what led to the client",
+        "an import that led to no client is named as the one that came too early",
+        "_Imports._leads",
+        "root == goal",
+        "True",
+        ("tests/diagnostics/test_inspection_file.py::test_a_copy_needs_the_standard_library_alone",),
+    ),
+    Mutant(
+        "the agent does not know when an import ended",
+        "an import that came too early has no line",
+        "_Imports._may_lead",
+        "self._span[0] <= max((self._ended[each] for each in loaded)) < self._span[1]",
+        "True",
+        (f"{INSPECT}test_a_static_cause_has_its_place",),
+    ),
+    Mutant(
+        "no call patches, for the agent",
+        "an import below the patching is named where an import that nothing shows led to it",
+        "_Source._look_at_call",
+        "self.steps.append((node.lineno, None, False))",
+        "pass",
+        ("tests/diagnostics/test_inspection_file.py::test_a_copy_needs_the_standard_library_alone",),
+    ),
+    Mutant(
+        "truststore is in ssl alone",
+        "truststore from before the patching is told as a patching that came too late",
+        "_of_truststore",
+        "'truststore' in module.split('.')",
+        "'truststore' in module.split('.') and context is kind and name == 'ssl'",
+        (f"{INSPECT}test_static_causes",),
+    ),
+    Mutant(
         "an import of ssl is where it begins",
         "import ssl is blamed where nothing is patched",
         "Case.subject",
-        "('gevent', 'gevent.monkey', 'requests', 'urllib3')",
-        "('gevent', 'gevent.monkey', 'requests', 'urllib3', 'ssl')",
+        "[self.seen['imports'][name] for name in _SUBJECTS if name in self.seen['imports']]",
+        "[self.seen['imports'][name] for name in (*_SUBJECTS, 'ssl') if name in self.seen['imports']]",
         (f"{SCENARIO}[ssl_imported_unpatched]",),
     ),
     Mutant(

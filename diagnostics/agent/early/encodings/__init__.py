@@ -45,14 +45,20 @@ def _become(told):
 
 def _look(frame, event, arg):
     # type: (object, str, object) -> None
-    """Wait for the function of ``site`` that reads a ``.pth`` file; the profiler function."""
+    """Wait for the functions of ``site`` around its ``.pth`` files; the profiler function.
+
+    They are those of ``remedies.AT_PTH_FILES``.
+    """
     code = frame.f_code  # type: ignore[attr-defined]
-    if event != "call" or code.co_name != "addpackage" or "site" not in code.co_filename:
+    name = code.co_name
+    if event != "call" or name not in ("addsitedir", "addpackage", "execsitecustomize"):
+        return
+    if "site" not in code.co_filename:
         return
     sys.setprofile(None)
     from https_agent import early  # type: ignore[import-not-found]
 
-    if not early.carry_out(frame.f_locals):  # type: ignore[attr-defined]
+    if not early.carry_out(name, frame.f_locals):  # type: ignore[attr-defined]
         sys.setprofile(_look)
 
 
