@@ -45,11 +45,18 @@ class Watched:
                 found.append(msgspec.json.decode(read_report(str(path)), type=Seen))
         return found
 
+    def troubles(self) -> list[str]:
+        """Return why processes could not be watched."""
+        return [
+            f"the watch of process {each.pid} failed: {each.trouble}"
+            for each in self.seen()
+            if each.trouble
+        ]
+
     def holds(self) -> list[str]:
-        """Return what has held hubs of ours, each with its stack; also the troubles of the watching."""
-        seen = self.seen()
-        told = [f"the watch of process {each.pid} failed: {each.trouble}" for each in seen if each.trouble]
-        for each in seen:
+        """Return what has held hubs of ours, each with its stack."""
+        told = []
+        for each in self.seen():
             for held in (*each.held, *each.lasting):
                 if held.doing == "computing" or min(held.own, held.longest) >= self._max_wait:
                     told.append(_told(each.pid, held))

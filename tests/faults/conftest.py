@@ -28,5 +28,8 @@ def hubs(request: pytest.FixtureRequest) -> Iterator[Watched | None]:
             yield watched
         if holds := watched.holds():
             pytest.fail("a hub was held:\n" + "\n".join(holds), pytrace=False)
+        # What is denied to each process of a run is denied to the watch within it, too.
+        if not request.node.get_closest_marker("starved") and (troubles := watched.troubles()):
+            pytest.fail("\n".join(troubles), pytrace=False)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

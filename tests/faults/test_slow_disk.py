@@ -55,7 +55,7 @@ def dest() -> Iterator[Path]:
         root = Path(made)
         with watching(root / "watch", MAX_HOLD, max_wait=MAX_HOLD) as watched:
             yield root / "dest"
-        assert not (holds := watched.holds()), "\n".join(holds)
+        assert not (told := watched.troubles() + watched.holds()), "\n".join(told)
 
 
 @pytest.fixture
