@@ -7,6 +7,10 @@ A last line without a newline may be the beginning of a line that a program is w
 alone and last, and its place records where it began. If it has grown by the next run, the whole line is
 read again.
 
+A line that is too long is returned, or passed over, as soon as that is known: what follows in it makes no
+other line of it. If it has no newline yet, its place is in its middle, as no other place is, and reading
+goes on behind its end, wherever that will be.
+
 At the end, a file must still have what was read of it: it may have grown meanwhile, but a list that is cut
 or written anew while it is read does not end where it was cut.
 """
@@ -56,7 +60,8 @@ _SLOWNESS = 1.0
 class Place(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
     """A position in the decompressed list: after ``offset`` bytes and ``line`` lines, with their CRC-32.
 
-    ``unended``: offset and CRC-32 before the last of these lines, if it had no newline.
+    ``unended``: offset and CRC-32 before the last of these lines, if it had no newline. That of one that is
+    too long is not needed: what follows in it later is passed over.
     """
 
     offset: int = 0
@@ -124,6 +129,7 @@ class Lines:
         self._size = 0
         self._read_lines = 0  # for messages; ``_at`` advances by whole parts
         self._at = Place()
+        self._is_within = False  # a line that is too long, and of which ``_at`` is not the end
         self._tail: _Tail | None = None
         self._reread: _Tail | None = None  # a line that was read and may be requested again
         self._broken: SourceError | None = None
@@ -206,7 +212,7 @@ class Lines:
                 raise self._shorter(at.line + (last not in (b"", b"\n")), end)
             at = at.behind(block, block.count(b"\n"))
             give_way()  # a long list takes a while; heartbeats must continue
-        self._at = at
+        self._at, self._is_within = at, not block.endswith(b"\n")
 
     def again(self, start: Place, end: Place) -> Part:
         """Return the lines from ``start`` to ``end`` as they were read before.
@@ -229,7 +235,7 @@ class Lines:
         while (before := self._at).line < end.line:
             self._pass_over(end.offset)
             if self._at.line < end.line:
-                lines += self.read(end.line - self._at.line).lines
+                lines += self._read(end.line - self._at.line, end.offset).lines
             if self._at == before:
                 break
         self._check(end)
@@ -293,7 +299,7 @@ class Lines:
         if self._tail is not None:
             return b"" if self._tail.given else self._tail.text[:1]
         try:
-            return self._guarded(self._stream.peek, 1)[:1]
+            return self._guarded(self._stream.peek, 1)[:1] if self._is_at_line() else b""
         except SourceError as error:
             self._broken = error
             return b""
@@ -313,6 +319,8 @@ class Lines:
         """
         stream, at = self._stream, self._at
         if self._row is None or self._tail is not None or self._broken is not None or not at.line:
+            return
+        if self._is_within:  # what follows is no line
             return
         while not isinstance(stream, Pipe):
             try:
@@ -336,22 +344,22 @@ class Lines:
 
         It returns fewer at the end, if they are long, and if a pipe has no more for now.
         """
+        return self._read(most, sys.maxsize)
+
+    def _read(self, most: int, end: int) -> Part:
+        """Do the same; of a line that goes on there, read nothing behind the offset ``end``."""
         if self._broken is not None:
             raise self._broken
-        lines: list[tuple[int, bytes]] = []
-        start = self._at
-        if self._tail is not None:
-            part = self._end_of_tail(self._tail)
-            if self._tail is not None:
-                return part
-            lines, start = part.lines, part.start
+        lines, start, _ = part = self._line_begun()
+        if self._tail is not None or self._is_within:
+            return part
         number, offset, crc = self._at.line, self._at.offset, self._at.crc
         give_by = 0.0
-        while len(lines) < most and offset - start.offset < _PART:
+        while len(lines) < most and offset - start.offset < _PART and not self._is_within:
             if lines and self._pauses(give_by):
                 break
             try:
-                if text := self._buffered(most - len(lines), _PART - (offset - start.offset)):
+                if text := self._buffered(most - len(lines), _PART - (offset - start.offset), end - offset):
                     lines += enumerate(self._split(text), number + 1)
                     number = self._read_lines = lines[-1][0]
                     crc, offset = crc32(text, crc), offset + len(text)
@@ -370,7 +378,7 @@ class Lines:
                         self._at = Place(offset, number, crc)
                         self._tail = _Tail(self._at, line, b"")
                         return Part(lines, start, self._at) if lines else self._end_of_tail(self._tail)
-                    after, size = self._read_over(after, size)
+                    after, size = self._read_over(after, size, end - offset)
             except SourceError as error:
                 # Return the lines read so far; the next call raises the error.
                 self._broken = error
@@ -383,15 +391,16 @@ class Lines:
         self._at = Place(offset, number, crc)
         return Part(lines, start, self._at)
 
-    def _buffered(self, most: int, room: int) -> bytes:
+    def _buffered(self, most: int, room: int, rest: int) -> bytes:
         """Return at most ``most`` whole lines that are in the buffer of a file; b"" if there is none.
 
-        The line in which ``room`` bytes are full is the last one, wherever the buffer began.
+        The line in which ``room`` bytes are full is the last one, wherever the buffer began. Only those
+        count that are within ``rest`` bytes.
         """
         stream = self._stream
         if isinstance(stream, Pipe):
             return b""
-        held = self._guarded(stream.peek, 1)
+        held = self._guarded(stream.peek, 1)[:rest]
         end = len(held) - len(held.split(b"\n", most)[-1])
         return stream.read(held.find(b"\n", room - 1) + 1 if end > room else end)
 
@@ -487,7 +496,7 @@ class Lines:
             self._at.offset,
         ):
             raise self._changed(to)
-        self._at, self._tail = tail.before, tail
+        self._at, self._tail, self._is_within = tail.before, tail, False
 
     def _more(self, text: bytes) -> bytes:
         """Return ``text``, which may have no newline yet, with the data that has followed since."""
@@ -498,14 +507,36 @@ class Lines:
             text += more
         return text
 
-    def _read_over(self, crc: int, size: int) -> tuple[int, int]:
-        """Skip the rest of a line that is too long for a URL; return the updated CRC-32 and size."""
-        while True:
-            rest = self._guarded(self._stream.readline, self._longest)
+    def _line_begun(self) -> Part:
+        """Return the line that has begun before, as far as it is there now, if it is to be returned."""
+        if not self._is_at_line():
+            self._check_whole(self._at.offset, self._at.crc)
+        elif self._tail is not None:
+            return self._end_of_tail(self._tail)
+        return Part([], self._at, self._at)
+
+    def _is_at_line(self) -> bool:
+        """Return whether a line begins here, once what there is of one that is too long is passed over."""
+        if self._is_within:
+            crc, size = self._read_over(self._at.crc, 0)
+            self._at = Place(self._at.offset + size, self._at.line, crc)
+        return not self._is_within
+
+    def _read_over(self, crc: int, size: int, most: int = sys.maxsize) -> tuple[int, int]:
+        """Skip the rest of a line that is too long for a URL; return the updated CRC-32 and size.
+
+        Go on while its size is less than ``most``, and note whether it has no newline yet.
+        """
+        self._is_within = True
+        while size < most and (
+            rest := self._guarded(self._stream.readline, min(self._longest, most - size))
+        ):
             crc, size = crc32(rest, crc), size + len(rest)
-            if not rest or rest[-1] == _NEWLINE:
-                return crc, size
+            if rest[-1] == _NEWLINE:
+                self._is_within = False
+                break
             give_way()
+        return crc, size
 
     def _pauses(self, give_by: float) -> bool:
         stream = self._stream

@@ -7,6 +7,7 @@ import os
 import tempfile
 import time
 from contextlib import closing
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,25 @@ from downloader.errors import SourceError
 from downloader.sources.lines import Lines, Part, Place
 
 REFUSED = r"^l\.txt (has changed before line|is shorter than it was)"
-LINES = st.lists(st.sampled_from(["a", "bb", "ccc", "#d", "", " ", "e" * 70_000]), max_size=8)
+LONG = {
+    "longer": "e" * 70_000,
+    "#nearly": "#" + "f" * 65_533,
+    "longest": "g" * 65_536,
+    "#many": "#h\r" * 30_000,
+    "#crlf": "#" + "i" * 65_534 + "\r",
+}
+LINES = st.lists(st.sampled_from(["a", "bb", "ccc", "#d", "", " ", *LONG]), max_size=8)
+# Bytes before or behind the end of a line, and before or behind the longest that there may be of it.
+CUTS = st.lists(
+    st.tuples(st.integers(0, 7), st.integers(-2, 3), st.sampled_from([0, 65_536, 69_000])), max_size=4
+)
+
+
+def places(lines: list[str], cuts: list[tuple[int, int, int]]) -> list[int]:
+    """Return the places in a text of ``lines`` that ``cuts`` mean, in order."""
+    starts = [0, *accumulate(len(line) + 1 for line in lines)]
+    found = [starts[min(at, len(lines))] + more + far for at, more, far in cuts]
+    return sorted(min(max(at, 0), max(starts[-1] - 1, 0)) for at in found)
 
 
 def read_on(lines: Lines, cursor: Place, most: int) -> list[Part]:
@@ -44,16 +63,17 @@ def told(parts: list[Part]) -> list[bytes]:
 
 
 @settings(deadline=None, max_examples=300)
-@given(LINES, st.lists(st.integers(0, 400), max_size=4), st.integers(1, 4), st.integers(0, 255))
+@given(LINES, CUTS, st.integers(1, 4), st.integers(0, 255))
 def test_complete_lines_are_read_exactly_once(
-    lines: list[str], cuts: list[int], most: int, failed: int
+    lines: list[str], cuts: list[tuple[int, int, int]], most: int, failed: int
 ) -> None:
+    lines = [LONG.get(line, line) for line in lines]
     text = "\n".join(lines)
     parts: list[Part] = []
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "l.txt"
-        for cut in [*sorted(cuts), len(text)]:
-            path.write_text(text[:cut])
+        for cut in [*places(lines, cuts), len(text)]:
+            path.write_bytes(text[:cut].encode())
             cursor = parts[-1].end if parts else Place()
             grown = None
             with closing(Lines(str(path), "l.txt")) as source:
@@ -70,6 +90,11 @@ def test_complete_lines_are_read_exactly_once(
             # Only the beginning of a line may have been read as a line as well.
             assert set(told(parts)) >= set(meant(text[:cut]))
             assert all(any(line.startswith(half) for line in meant(text)) for half in told(parts))
+            assert all(
+                text.split("\n")[number - 1].startswith(line.decode().rstrip("\n"))
+                for part in parts
+                for number, line in part.lines
+            )
         with closing(Lines(str(path), "l.txt")) as source:
             assert told(read_on(source, Place(), most)) == meant(text)
 

@@ -10,6 +10,7 @@ ROWS = "tests/unit/test_list_rows.py::"
 FORMATS = "tests/integration/test_list_formats.py::"
 RUNS = "tests/integration/test_list_rows_run.py::"
 COLUMNS = "tests/integration/test_hostile_columns.py::"
+GROWING = "tests/integration/test_growing_lists.py::"
 MEMORY = "tests/unit/test_memory_bound.py::"
 BAGS = "tests/integration/test_bags.py::"
 MIRRORS = "tests/faults/test_mirrors.py::"
@@ -486,6 +487,30 @@ KNOWN = (
         "ConfigError(str(error))",
         "error",
         (f"{FORMATS}test_file_of_several_that_cannot_be_read",),
+    ),
+    Mutant(
+        "rest of a line that was too long is taken for a row",
+        "what a program appends to a comment is fetched, and all rows behind it have other numbers",
+        "Lines._skip",
+        "not block.endswith(b'\\n')",
+        "False",
+        (f"{GROWING}test_last_line_that_is_too_long_and_grows_stays_one_line[txt-1-]",),
+    ),
+    Mutant(
+        "line that is too long is recalled to its present end",
+        "a list whose last row was too long, and has grown since, has changed: the job cannot go on",
+        "Lines._read",
+        "self._read_over(after, size, end - offset)",
+        "self._read_over(after, size)",
+        (f"{GROWING}test_last_line_that_is_too_long_and_grows_stays_one_line[jsonl-1-]",),
+    ),
+    Mutant(
+        "lines in the buffer are recalled to their present ends",
+        "a bag whose last line was too long, and is short enough to be in a buffer, has changed",
+        "Lines._buffered",
+        "self._guarded(stream.peek, 1)[:rest]",
+        "self._guarded(stream.peek, 1)",
+        (f"{GROWING}test_last_line_that_is_too_long_and_grows_stays_one_line[bag-1-]",),
     ),
     Mutant(
         "beginning of a line is taken for a URL",
