@@ -43,6 +43,7 @@ from downloader.storage.places import check_mounted, leads_to, moved
 __all__ = ["HeldRoot", "Status", "Verified", "remarks", "status", "verify"]
 
 _NAMED = 1000
+_RECORDED = 6  # rules for names of the jobs whose shards have records from the first on
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -78,6 +79,7 @@ class Verified(msgspec.Struct, frozen=True):
     ``unrecorded``: how many shards are compared less than wholly, since their records are not there.
     ``doubtful``: how many files may have had the bodies of others when they were stored. ``behind``: the
     indexes of shards were not compared, as shards were published since a run has written them.
+    ``records_lost``: the version that began the job has kept records, so those that are missing were there.
     """
 
     checked: int
@@ -90,6 +92,7 @@ class Verified(msgspec.Struct, frozen=True):
     doubtful: int = 0
     recorded: int = 0
     behind: bool = False
+    records_lost: bool = False
 
     @property
     def exit_code(self) -> int:
@@ -340,6 +343,7 @@ def _verify(
         journal.doubtful,
         recorded,
         comparison is not None and comparison.is_behind,
+        job.naming >= _RECORDED,
     )
 
 
@@ -530,7 +534,12 @@ def remarks(found: Verified) -> Iterator[str]:
     if found.behind:
         yield "shards.json and sizes.json were not compared: a run writes them at its end"
     if found.unrecorded:
+        of_whom = (
+            "though they had one (a power cut without --fsync takes it, or somebody has removed it)"
+            if found.records_lost
+            else "as those of earlier versions"
+        )
         yield (
-            f"{show_count(found.unrecorded)} shards have no record of what was published, as those of "
-            "earlier versions: of these, samples and shards were compared with what is known, not the rows"
+            f"{show_count(found.unrecorded)} shards have no record of what was published, {of_whom}: of "
+            "these, samples and shards were compared with what is known, not the rows"
         )

@@ -15,6 +15,7 @@ from harness import slow_but
 from servers import Server, ok
 
 from downloader.files.directory import open_home
+from downloader.sinks.shards.indexes import Compared, DamagedNote
 from downloader.sinks.shards.records import read_record, write_record
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -96,3 +97,17 @@ def test_a_run_says_that_it_cannot_write_them_again(
     numbers = (0, 1, 2, 3) if record == "old" else (0, 2, 3, 4)
     assert listed(dest) == {f"0000{number}.tar": 5 for number in numbers}
     assert run_downloader("verify", dest).returncode == 0
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"lost": "1"}', b"\xff"])
+def test_damaged_note_of_what_verify_has_found_is_not_taken_for_none(
+    tmp_path: Path, content: bytes
+) -> None:
+    """Else the indexes would have shards that are lost."""
+    with open_home(tmp_path / ".downloader", create=True) as home:
+        assert Compared.read(home) == Compared()
+        (home / "compared").write(content)
+        with pytest.raises(DamagedNote, match="compared is damaged"):
+            Compared.read(home)
+        Compared([1]).note(home)
+        assert Compared.read(home) == Compared([1])

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from threading import Event
 
+import msgspec
 import pytest
 from harness import Job, slow_but
 from servers import Request, Server, Step, Until, ok, status
@@ -527,6 +528,55 @@ def test_shard_of_which_nothing_says_what_was_published(
     assert len(samples_of(dest / "00000.tar")) == 2
 
 
+@pytest.mark.parametrize("what", ["empty", "cut", "longer", "a bit", "another's", "removed"])
+def test_record_that_is_damaged_is_not_taken_for_none(
+    what: str, run_downloader: Run, tmp_path: Path
+) -> None:
+    """Nothing says what the rows were: ``verify`` names it, a run does, and there are two ways on."""
+    dest = tmp_path / "dest"
+    records = dest / ".downloader" / "published"
+    with Server(default=answer) as server:
+        source = write_list(tmp_path, server)
+        text = "".join(source.read_text().splitlines(keepends=True)[:4])
+        source.write_text(text)
+        argv = (source, "-o", dest, "--shard-files", 2, "--store", "tar")
+        assert run_downloader(*argv).returncode == 0
+        record = (records / "00000").read_bytes()
+        made = {
+            "empty": b"",
+            "cut": record[:-1],
+            "longer": record + b"\0",
+            "a bit": record[:-9] + bytes([record[-9] ^ 1]) + record[-8:],
+            "another's": (records / "00001").read_bytes(),
+        }
+        if what == "removed":
+            (records / "00000").unlink()
+            said = run_downloader("verify", dest)
+            assert (said.returncode, "1 shards have no record" in said.stdout) == (0, True)
+            assert "though they had one" in said.stdout
+            return
+        (records / "00000").write_bytes(made[what])
+        shutil.copytree(dest, tmp_path / "copy")
+        flip(dest / "00000.parquet", 99)  # the rows
+        said = run_downloader("verify", dest)
+        assert said.returncode == 1
+        assert "damaged: .downloader/published/00000: damaged" in said.stdout
+        assert "no record" not in said.stdout
+        source.write_text(text + text.splitlines(keepends=True)[3])
+        said = run_downloader(*argv)
+        assert (said.returncode, "published/00000 is damaged" in said.stderr) == (4, True)
+        manifest = run_downloader(*argv, "--manifest", tmp_path / "m.jsonl")
+        assert "published/00000" in manifest.stderr
+        for name in ("00000.tar", "00000.parquet", "00000_stats.json"):
+            (dest / name).unlink()
+        assert run_downloader("verify", dest).returncode == 1
+        assert run_downloader(*argv).returncode == 0
+        found = verify(str(dest), quiet=True)
+        assert (found.exit_code, found.unrecorded, found.checked) == (0, 0, 4)
+        (tmp_path / "copy" / ".downloader" / "published" / "00000").unlink()
+        assert verify(str(tmp_path / "copy"), quiet=True).exit_code == 0
+
+
 def test_shards_of_an_earlier_version_are_verified(run_downloader: Run, tmp_path: Path) -> None:
     """It has kept no records: what the stats say is compared, and what cannot be is told."""
     with Server(default=answer) as server:
@@ -534,6 +584,10 @@ def test_shards_of_an_earlier_version_are_verified(run_downloader: Run, tmp_path
         argv = (source, "-o", tmp_path / "dest", "--shard-files", 5, *FORMS["tar"])
         assert run_downloader(*argv).returncode == 1
     shutil.rmtree(tmp_path / "dest" / ".downloader" / "published")
+    with open_home(tmp_path / "dest" / ".downloader") as home, closing(Journal(home)) as journal:
+        job = journal.job()
+        assert job is not None
+        journal.begin(msgspec.structs.replace(job, naming=5))
     copies = Copies(tmp_path / "dest", tmp_path)
     whole = copies.damaged(lambda dest: None)
     assert (whole.exit_code, whole.unrecorded) == (0, 2)
@@ -543,3 +597,4 @@ def test_shards_of_an_earlier_version_are_verified(run_downloader: Run, tmp_path
     assert is_found(copies.damaged(lambda dest: flip(dest / "shards.json", 900)))
     said = run_downloader("verify", tmp_path / "dest")
     assert (said.returncode, "2 shards have no record" in said.stdout) == (0, True)
+    assert "as those of earlier versions" in said.stdout

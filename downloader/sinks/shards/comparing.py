@@ -1,6 +1,7 @@
 """Compare all that was published of shards with what is there: samples, rows, stats and indexes.
 
-What a record (``records``) says is compared; of a shard without one, what its stats say. Readers of a tar
+What a record (``records``) says is compared; of a shard without one, what its stats say, and of one whose
+record is damaged as well, which is named then. Readers of a tar
 end at the first damaged header, in silence or not. So all samples count as damaged that are only in a shard
 one of whose files is not what was published, and such a file is named as long as it is there. A file that
 is not what was published is not trusted: no more of it is read than was published, a compressed one is
@@ -12,7 +13,6 @@ from __future__ import annotations
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,7 +24,14 @@ from downloader.sinks.shards.indexes import Compared, Indexed, index_lines, size
 from downloader.sinks.shards.options import ShardOptions
 from downloader.sinks.shards.places import PublishedFiles
 from downloader.sinks.shards.reading import DigestingFile, SeenSample, TarReading, read_parquet, read_tar
-from downloader.sinks.shards.records import OtherFile, ShardRecord, read_record, unpack_sums
+from downloader.sinks.shards.records import (
+    DamagedRecord,
+    OtherFile,
+    ShardRecord,
+    read_record,
+    record_name,
+    unpack_sums,
+)
 from downloader.sinks.shards.stats import FileStats, file_name, stats_name
 from downloader.sinks.sink import REWRITTEN, SUPERSEDED, Written
 
@@ -33,6 +40,9 @@ __all__ = ["JobComparison", "ShardComparison"]
 _SHARDS_IN_MEMORY = 4
 _MISSING = "missing"
 _CHANGED = "changed since it was published"
+_DAMAGED = (
+    "damaged, so rows and stats of its shard were compared with nothing; remove it to leave it at that"
+)
 
 
 class _Shard(NamedTuple):
@@ -73,6 +83,7 @@ class ShardComparison:
         self._read: OrderedDict[int, _Shard] = OrderedDict()
         self._compared: set[int] = set()
         self._anew: set[int] = set()
+        self._damaged: set[int] = set()  # shards whose records are
         self.unrecorded = 0
         """How many shards have no record."""
         self.is_behind = False
@@ -153,7 +164,7 @@ class ShardComparison:
         return ShardRecord(stats.files) if stats is not None else ShardRecord([])
 
     def _others(self, shard: int, stated: ShardRecord) -> Iterator[tuple[str, str]]:
-        self.unrecorded += bool(stated.files) and not stated.others
+        self.unrecorded += bool(stated.files) and not stated.others and shard not in self._damaged
         for other in stated.others:
             if problem := self._problem_of(other):
                 yield other.name, problem
@@ -216,6 +227,8 @@ class ShardComparison:
             self._read_file(name, file, stated, found)
         if by_name and not self._is_known(shard):
             found.changed.append(stats_name(shard))  # after a power cut, all that says what was published
+        elif shard in self._damaged and not self._is_known(shard):
+            found.missing.append(self._name(shard, 0))  # moved away, to be published anew
         return found
 
     def _is_known(self, shard: int) -> bool:
@@ -282,14 +295,28 @@ class JobComparison(ShardComparison):
     def __init__(
         self, files: PublishedFiles, store: str, options: ShardOptions, home: Directory, root: str
     ) -> None:
-        super().__init__(files, store, options, partial(read_record, home))
+        super().__init__(files, store, options, self._read_record)
         self._home = home
         self._in_bucket = is_bucket(root)
         self._indexed = Indexed(home, Path(home if self._in_bucket else root))
         self._changed_stats: list[int] = []
 
+    def _read_record(self, shard: int) -> ShardRecord | None:
+        try:
+            return read_record(self._home, shard)
+        except DamagedRecord:
+            self._damaged.add(shard)
+            return None
+
+    def _is_there(self, shard: int) -> bool:
+        """Return whether a file of ``shard``, which has no record, has its name."""
+        return self._files.has(self._name(shard, 0)) or self._files.has(stats_name(shard))
+
     def left(self, shard: int) -> list[tuple[str, str]]:
+        is_compared = shard in self._compared
         name, found = stats_name(shard), dict(super().left(shard))
+        if shard in self._damaged and not is_compared and self._is_there(shard):
+            found[record_name(self._home, shard)] = _DAMAGED + (REWRITTEN if shard in self._anew else "")
         if name in found:
             self._changed_stats.append(shard)
             record = self._record(shard)

@@ -25,7 +25,7 @@ from downloader.process import isolation
 from downloader.process.watching import STALL_TIMEOUT, Stalled, run_watched
 from downloader.sinks.shards.files import COMPARED, INDEX, INDEXED, LARGEST_FILE, SIZES, STATS
 from downloader.sinks.shards.jobs import PublisherSettings, bucket_settings
-from downloader.sinks.shards.records import Ours, ShardRecord, read_record
+from downloader.sinks.shards.records import DamagedRecord, Ours, ShardRecord, read_record
 from downloader.sinks.shards.stats import FileStats, read_stats, stats_name
 from downloader.sinks.stored import md5_of_file
 from downloader.sinks.taken_names import give_name
@@ -110,6 +110,10 @@ def _size(path: Path) -> int:
         return -1
 
 
+class DamagedNote(DestinationError):
+    """A note of the tool's own is there, and is not what was written."""
+
+
 class Compared(msgspec.Struct, frozen=True):
     """What ``verify`` has found in a bucket, which a run need not be allowed to look at.
 
@@ -122,15 +126,25 @@ class Compared(msgspec.Struct, frozen=True):
 
     @classmethod
     def read(cls, home: Directory) -> Compared:
-        """Return what was noted in ``home`` last. Raises OSError."""
+        """Return what was noted in ``home`` last. Raises DamagedNote, OSError."""
+        path = home / COMPARED
         try:
-            return msgspec.json.decode((home / COMPARED).read(LARGEST_FILE), type=cls)
-        except (FileNotFoundError, *UNDECODABLE):
+            return msgspec.json.decode(path.read(LARGEST_FILE), type=cls)
+        except FileNotFoundError:
             return cls()
+        except UNDECODABLE:
+            raise DamagedNote(
+                f"{path} is damaged, which says which shards are lost; verify, which finds that again, and "
+                "run the same command again"
+            ) from None
 
     def note(self, home: Directory) -> None:
-        """Note it in ``home``. Raises OSError."""
-        if self != Compared.read(home):
+        """Note it in ``home``, in place of what was noted, also of what is damaged. Raises OSError."""
+        try:
+            is_known = self == Compared.read(home)
+        except DamagedNote:
+            is_known = False
+        if not is_known:
             (home / COMPARED).write(_encode(self))
 
 
@@ -150,7 +164,8 @@ def write_indexes(
     that has none, its stats are asked. A shard whose files are gone is left out; of a bucket
     (``s3://…``), where a process of its own puts the indexes, ``verify`` has found which these are.
 
-    Stats that are not what was published are written again.
+    Stats that are not what was published are written again. A record that is damaged is told at the end;
+    the stats of its shard are asked.
 
     Return how many files of somebody else were replaced; ``existing``: see --existing. Raises
     DestinationError.
@@ -211,7 +226,12 @@ class _Published:
         """Return the files with samples of ``shard``, none if they are not all there. Raises OSError."""
         if shard in self._lost:
             return []
-        record = read_record(self._home, shard)
+        try:
+            record = read_record(self._home, shard)
+        except DamagedRecord as error:
+            files = self._there(self._files_of_stats(shard))
+            self.changed = self.changed or (str(error) if self._is_there(shard) else "")
+            return files
         if record is None:
             return self._there(self._files_of_stats(shard))
         self._check_stats(shard, record)
@@ -219,6 +239,10 @@ class _Published:
 
     def _there(self, files: list[FileStats]) -> list[FileStats]:
         return files if self._names is None or all(file.name in self._names for file in files) else []
+
+    def _is_there(self, shard: int) -> bool:
+        """Return whether there is a file of ``shard``, as far as a run may know that."""
+        return self._names is None or not self._names.isdisjoint((stats_name(shard), *_tars_of(shard)))
 
     def _files_of_stats(self, shard: int) -> list[FileStats]:
         """Return what the stats of ``shard`` have, which has no record."""
@@ -230,8 +254,7 @@ class _Published:
             stats = None
         if stats is not None:
             return stats.files
-        tars = {f"{shard:05d}.tar{suffix}" for suffix in ("", ".gz", ".zst")}
-        is_there = path.exists() or not tars.isdisjoint(self._names or ())
+        is_there = path.exists() or not _tars_of(shard).isdisjoint(self._names or ())
         if is_there:
             self._tell(name)
         return []
@@ -257,6 +280,10 @@ class _Published:
             f"{name} is not what was published, and cannot be written again; verify, and run the same "
             "command again, which publishes its shard anew"
         )
+
+
+def _tars_of(shard: int) -> set[str]:
+    return {f"{shard:05d}.tar{suffix}" for suffix in ("", ".gz", ".zst")}
 
 
 def _has_md5(path: Entry, record: ShardRecord) -> bool:

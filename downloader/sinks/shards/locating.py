@@ -13,7 +13,7 @@ from downloader.files.directory import Directory
 from downloader.sinks.shards.files import STATS
 from downloader.sinks.shards.inspecting import ShardInspector
 from downloader.sinks.shards.options import ShardOptions
-from downloader.sinks.shards.records import ShardRecord, has_index, read_record
+from downloader.sinks.shards.records import DamagedRecord, ShardRecord, has_index, read_record
 from downloader.sinks.shards.stats import stats_name
 from downloader.sinks.sink import Written
 
@@ -27,10 +27,14 @@ class _Ended(msgspec.Struct, frozen=True):
 
 
 class _OfBatch(NamedTuple):
-    """The shards of a batch: those whose records say which items they have, newest first, and others."""
+    """The shards of a batch: those whose records say which items they have, newest first, and others.
+
+    ``is_known``: no record is damaged, so that what the others say is all there is to say.
+    """
 
     recorded: list[tuple[int, bytes]]
     others: list[int]
+    is_known: bool = True
 
 
 class ShardLocator:
@@ -64,9 +68,12 @@ class ShardLocator:
 
     def _of_batch(self, shards: Sequence[int]) -> _OfBatch:
         recorded: list[tuple[float, int, bytes]] = []
-        unsaid, nowhere = [], []
+        unsaid, nowhere, is_known = [], [], True
         for shard in shards:
-            record = read_record(self._home, shard)
+            try:
+                record = read_record(self._home, shard)
+            except DamagedRecord:
+                record, is_known = None, False
             if record is not None and record.stored is not None:
                 recorded.append((_ended(record), shard, record.stored))
             elif record is not None or self._is_published(shard):
@@ -74,17 +81,17 @@ class ShardLocator:
             else:
                 nowhere.append(shard)  # all its items have failed again, or a power cut took its record
         recorded.sort(reverse=True)
-        return _OfBatch([(shard, stored) for _, shard, stored in recorded], unsaid or nowhere)
+        return _OfBatch([(shard, stored) for _, shard, stored in recorded], unsaid or nowhere, is_known)
 
     def _is_published(self, shard: int) -> bool:
         return (self._home / STATS / stats_name(shard)).exists() or self._inspector.has_files(shard)
 
     def _place(self, written: Written, keys: Sequence[str], of_batch: _OfBatch) -> tuple[str, str]:
         # What was found damaged is in two of them: in the one that was published last it is whole.
-        for shard, stored in of_batch.recorded:
+        for shard, stored in of_batch.recorded if of_batch.is_known else ():
             if has_index(stored, written.index):
                 return f"{shard:05d}", keys[0]
-        if len(of_batch.others) == 1:
+        if len(of_batch.others) == 1 and of_batch.is_known:
             return f"{of_batch.others[0]:05d}", keys[0]
         return self._inspector.find(written, keys)
 

@@ -2,11 +2,13 @@
 
 ``published/N``: the files of shard N, with size and digest of each, the sum of each sample, and which items
 it has: a manifest says so, and shards in a bucket are not read for that. A shard that an earlier version
-has published has none, and a power cut may take one that was not synced.
+has published has none, and a power cut may take one that was not synced. One that is there and is not what
+was written is never taken for none: ``verify`` names it, and what needs it says so.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from array import array
 from collections.abc import Iterable, Sequence
@@ -15,13 +17,14 @@ from functools import partial
 import msgspec
 
 from downloader.core.checksum import crc32
-from downloader.errors import UNDECODABLE
+from downloader.errors import UNDECODABLE, JournalError
 from downloader.files.directory import Directory, Entry, UnsafeFile
 from downloader.sinks.shards.files import LARGEST_FILE, PUBLISHED
 from downloader.sinks.shards.stats import IS_OURS, FileStats
 from downloader.sinks.stored import crc_of, md5_of_file
 
 __all__ = [
+    "DamagedRecord",
     "OtherFile",
     "Ours",
     "ShardRecord",
@@ -29,11 +32,17 @@ __all__ = [
     "pack_indices",
     "pack_sums",
     "read_record",
+    "record_name",
+    "sound_record",
     "unpack_sums",
     "write_record",
 ]
 
 _CHECKSUM = 4  # bytes in front of a record
+
+
+class DamagedRecord(JournalError):
+    """The record of a shard is there, and is not what was written."""
 
 
 class OtherFile(msgspec.Struct, frozen=True):
@@ -142,15 +151,47 @@ def write_record(home: Directory, shard: int, record: ShardRecord) -> None:
     _path(home, shard).write(crc32(body).to_bytes(_CHECKSUM, "little") + body)
 
 
+def record_name(home: Directory, shard: int) -> str:
+    """Return the path of the record of ``shard``, from the directory on in which the home is."""
+    return f"{os.path.basename(os.fspath(home))}/{PUBLISHED}/{shard:05d}"
+
+
 def read_record(home: Directory, shard: int) -> ShardRecord | None:
-    """Return the record of ``shard``, None if there is none or a damaged one. Raises OSError."""
+    """Return the record of ``shard``, None if there is none. Raises DamagedRecord, OSError."""
+    path = _path(home, shard)
     try:
-        content = _path(home, shard).read(LARGEST_FILE)
-        body = content[_CHECKSUM:]
-        if crc32(body).to_bytes(_CHECKSUM, "little") != content[:_CHECKSUM]:
-            return None
+        content = path.read(LARGEST_FILE)
+    except FileNotFoundError:
+        return None
+    if (record := _decoded(content, shard)) is None:
+        raise DamagedRecord(
+            f"{path} is damaged, which says what was published of shard {shard:05d}; `downloader verify` "
+            "compares the rest, and says what to do"
+        )
+    return record
+
+
+def sound_record(home: Directory, shard: int) -> ShardRecord | None:
+    """Return the record of ``shard``, None also if it is damaged. Raises OSError.
+
+    For what makes a new one, or gives up nothing without it.
+    """
+    try:
+        return read_record(home, shard)
+    except DamagedRecord:
+        return None
+
+
+def _decoded(content: bytes, shard: int) -> ShardRecord | None:
+    """Return the record of ``shard`` in ``content``, None if it is damaged, or another's."""
+    body = content[_CHECKSUM:]
+    if crc32(body).to_bytes(_CHECKSUM, "little") != content[:_CHECKSUM]:
+        return None
+    try:
         record = msgspec.msgpack.decode(body, type=ShardRecord)
-    except (FileNotFoundError, *UNDECODABLE):
+    except UNDECODABLE:
         return None
     is_whole = len(record.sums) % array("I").itemsize == 0
-    return record if is_whole and all(map(IS_OURS, record.names)) else None
+    number = f"{shard:05d}"
+    are_its = all(IS_OURS(name) and name.startswith(number) for name in record.names)
+    return record if is_whole and are_its else None

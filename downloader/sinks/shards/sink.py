@@ -25,7 +25,7 @@ from downloader.sinks.shards.keys import ShardKeys
 from downloader.sinks.shards.options import ShardOptions
 from downloader.sinks.shards.part import Part, recover
 from downloader.sinks.shards.publisher import Publisher
-from downloader.sinks.shards.records import read_record
+from downloader.sinks.shards.records import sound_record
 from downloader.sinks.shards.salvaging import salvage
 from downloader.sinks.shards.stats import read_stats, stats_name
 from downloader.sinks.sink import Recovered, Written
@@ -118,10 +118,11 @@ class ShardSink:
     def _salvaged(self, shard: int, part: Entry, indices: dict[str, int]) -> dict[int, tuple[int, int]]:
         """Take samples that are whole from the damaged files of ``shard``; see ``salvaging``.
 
-        ``indices``: those of the items that are wanted, by key. In a bucket nothing is read.
+        ``indices``: those of the items that are wanted, by key. In a bucket nothing is read, nor without
+        the record of the shard: all of them are fetched then.
         """
         root = self._settings.root
-        record = read_record(self.home, shard) if indices and not is_bucket(root) else None
+        record = sound_record(self.home, shard) if indices and not is_bucket(root) else None
         if record is None:
             return {}
         with open_directory(root) as directory:

@@ -95,6 +95,22 @@ KNOWN = (
         (f"{VERIFY}test_index_that_a_run_could_not_write[keep]",),
     ),
     Mutant(
+        "damaged record is taken for none",
+        "verify compares no rows, and says that all agree",
+        "read_record",
+        "(record := _decoded(content, shard)) is None",
+        "(record := _decoded(content, shard)) is ...",
+        (f"{VERIFY}test_record_that_is_damaged_is_not_taken_for_none[empty]",),
+    ),
+    Mutant(
+        "record of another shard is taken for its own",
+        "rows are compared with those of another shard",
+        "_decoded",
+        "name.startswith(number)",
+        "True",
+        (f"{VERIFY}test_record_that_is_damaged_is_not_taken_for_none[another's]",),
+    ),
+    Mutant(
         "no record of what was published",
         "what is beside the samples of a shard cannot be verified",
         "_Files.publish",

@@ -30,7 +30,7 @@ from downloader.sinks.shards.records import (
     OtherFile,
     Ours,
     ShardRecord,
-    read_record,
+    sound_record,
     write_record,
 )
 from downloader.sinks.shards.stats import (
@@ -202,7 +202,7 @@ class _Files:
                 file.truncate()
         # Before the part is gone, from which it could be made again.
         files = self.with_samples
-        earlier = read_record(self._home, job.number)
+        earlier = sound_record(self._home, job.number)  # without it, its files count as those of others
         stale = _stale(earlier, {*(each.name for each in files), *(each.name for each in self._others)})
         former = [*earlier.others, *earlier.former] if earlier is not None else []
         former = [*stale, *(each for each in former if each not in stale)][:_MOST_FORMER]
