@@ -90,7 +90,8 @@ _STILL_MORE_NAMES: Final = frozenset(
 _STILL_MORE_PARTS: Final = ("csrf", "xsrf")
 # Short ones of their own: the signature of Discord, keys and tokens of Zoom.
 _SHORT_NAMES: Final = frozenset({"hm", "zak", "tk", "sess"})
-_STILL_MORE_ENDS: Final = ("sig", "license_key", "access_key_id", "accesskeyid")
+_STILL_MORE_ENDS: Final = ("license_key", "access_key_id", "accesskeyid")
+_ANY_SIG: Final = "sig"  # at the end of a name with the rules that do not look at words
 # With which words a name ends, joined: `service_ticket`, `pass-phrase`, `oobCode`, `sessionkey`.
 _LAST_WORDS: Final = frozenset(
     {
@@ -99,7 +100,17 @@ _LAST_WORDS: Final = frozenset(
         *("cred", "creds", "credential", "credentials"),
         *("auth", "oauth", "cookie", "session", "sess", "bearer", "pw", "pat"),
     }
-    | {f"{kind}pass" for kind in ("user", "db", "ftp", "smtp", "mail", "proxy", "admin", "root", "login")}
+    # `compass`, `bypass` and their like are words of their own.
+    | {
+        f"{kind}pass"
+        for kind in (
+            *("user", "db", "ftp", "smtp", "mail", "proxy", "admin", "root", "login"),
+            *("new", "old", "my", "last", "one", "cur", "current", "tmp", "temp", "confirm", "master"),
+            *("sql", "mysql", "pg", "redis", "mongo", "rpc", "ssh", "sftp", "http", "web", "auth", "api"),
+            *("app", "account", "acct", "client", "server", "host", "email", "imap", "pop", "vpn", "wifi"),
+            *("key", "cert", "zip", "rar", "pdf", "archive", "guest", "member", "torrent"),
+        )
+    }
     | {f"{kind}pw" for kind in ("user", "db", "ftp", "smtp", "mail", "proxy", "admin", "root", "login")}
     | {f"{kind}auth" for kind in ("http", "basic", "proxy", "user", "web", "api", "db", "login")}
     | {f"{kind}{what}" for kind in ("user", "auth", "login", "web") for what in ("session", "cookie")}
@@ -112,7 +123,37 @@ _LAST_WORDS: Final = frozenset(
             *("master", "webhook", "app", "api", "access", "secret", "private", "shared", "pass"),
             *("license", "licence", "auth", "sso", "jwt", "account", "client", "server", "stream"),
             *("unlock", "download", "subscription", "fastly", "kaggle"),
+            *("priv", "gpg", "pgp", "ssl", "tls", "pem", "psk", "crypt", "crypto", "cipher", "hmac"),
+            *("preshared", "wep", "wpa", "wifi", "wrapping", "validation", "vault"),
+            *("deploy", "share", "sharing", "recovery", "activation", "rss", "feed", "dl", "login"),
+            *("consumer", "oauth", "invite", "invitation", "reset", "verify", "verification"),
+            *("confirm", "confirmation", "magic", "admin", "read", "write", "edit", "dev", "developer"),
+            *("service", "serial", "cd", "functions", "otp", "totp"),
+            *("mfa", "bearer", "storageaccount", "root", "authorized", "announce"),
+            *("preview", "registration"),
         )
+    }
+    # What lets somebody in who has it: by mail, once, or as a place that nobody else knows.
+    | {
+        f"{kind}link"
+        for kind in ("magic", "reset", "invite", "invitation", "activation", "verification", "confirmation")
+    }
+    | {f"{kind}{what}" for kind in ("sas", "presigned", "webhook") for what in ("url", "uri", "link")}
+    | {"connectionstring", "connstring", "connstr"}
+    | {f"{kind}pin" for kind in ("user", "login", "card", "sms", "unlock", "access", "security")}
+    # Signatures. Signs of roads, stars and numbers are none.
+    | {"sig"}
+    | {
+        f"{kind}{what}"
+        for kind in (
+            *("api", "app", "user", "url", "uri", "auth", "req", "request", "client", "server", "file"),
+            *("download", "dl", "access", "cdn", "query", "param", "params", "body", "data"),
+            *("login", "pay"),
+            *("temp", "tempurl", "oauth", "hub", "md5", "sha1", "sha256", "gpg", "pgp", "web"),
+            *("my", "video", "h", "link", "session", "image", "img", "media", "play", "stream"),
+            *("secure", "hash", "new"),
+        )
+        for what in ("sig", "sign")
     }
     # Those of countries, posts, errors are none; some have one that is called `pin_code`.
     | {
@@ -120,21 +161,28 @@ _LAST_WORDS: Final = frozenset(
         for kind in (
             *("user", "device", "verify", "verification", "reset", "activation", "confirm", "confirmation"),
             *("otp", "totp", "oob", "mfa", "sms", "auth", "login", "access", "unlock", "recovery"),
-            *("backup", "invite"),
+            *("backup", "invite", "invitation", "oauth", "sso", "pass", "onetime"),
+            *("singleuse", "magic", "2fa", "tfa", "twofactor", "email", "validation", "recover", "restore"),
+            *("pairing", "redeem", "redemption", "extract", "wifi", "join", "authn", "cvv", "cvc"),
         )
     }
 )
+_PLURALS: Final = ("keys", "codes", "links", "pins")
 _LAST_LETTERS: Final = ("pwd", "pswd")  # of the last word, which may be several: `userpwd`
 _FIRST_LETTERS: Final = ("saml", "aspsessionid")
 # Words that only begin with, or have in them, the letters of one that counts.
 _ORDINARY: Final = re.compile(
     r"secretar[a-z]*|secretions?|secretes?|secreted"
     r"|signals?|signal(?:ing|strength)|sigmas?|sigmoids?|signif[a-z]+|sign(?:up|in|out|off|on|age|post)s?"
+    r"|sig(?:[xyz]|fig|figs|min|max|clip|thresh|threshold|int|term|kill|il|ils)|sigh(?:t[a-z]*|s|ed|ing)?"
+    r"|signets?|signor[aei]?|signee"
     r"|(?:de)?tokeni[sz](?:e|es|ed|er|ers|ing|ation)"
 ).fullmatch
 # Together with the word before them: numbers of tokens, tickets of travellers, steps and filters.
 _ORDINARY_PAIRS: Final = frozenset(
     {f"sign {what}" for what in ("up", "in", "out", "off", "on", "language", "time")}
+    | {f"sig {what}" for what in ("x", "y", "z", "fig", "figs", "min", "max", "clip", "digits", "thresh")}
+    | {f"{kind} sig" for kind in ("min", "max", "n", "num")}
     | {
         f"{kind} tokens"
         for kind in (
@@ -147,7 +195,7 @@ _ORDINARY_PAIRS: Final = frozenset(
         for kind in (
             *("boarding", "season", "day", "week", "month", "travel", "rail", "train", "bus", "ski"),
             *("lift", "mountain"),
-            *("low", "high", "band", "all", "first", "second", "third", "last", "one", "two", "single"),
+            *("low", "high", "band", "all", "first", "second", "third", "two", "single"),
             *("multi", "forward", "backward", "render", "shadow", "by"),
         )
     }
@@ -157,6 +205,12 @@ _ABOUT: Final = frozenset(
     {
         *("count", "counts", "limit", "limits", "length", "len", "size", "type", "version", "method"),
         *("algorithm", "algo", "alg", "expires", "expiry", "ttl", "budget", "usage"),
+        *("protection", "policy", "strength", "required", "enabled", "disabled", "status"),
+        *("expired", "expiration", "lifetime", "timeout", "age", "quota", "attempts", "retries"),
+        *("min", "max"),
+        *("rule", "rules", "format", "encoding", "name", "names", "scope", "scopes"),
+        *("kind", "mode", "issuer", "provider", "manager", "endpoint", "generator", "checker", "meter"),
+        *("updated", "changed", "created", "remaining", "cost", "price", "prices"),
     }
 )
 # Too common in prose and in reprs (`code=404`) to be cut unless a `?` or `&` precedes them.
@@ -235,15 +289,18 @@ def _plain_name(name: str) -> str:
 
 
 def _ends_secretly(name: str) -> bool:
-    """Return whether the last word of the name of a parameter, or the last two, are in ``_LAST_WORDS``.
+    """Return whether the last word of the name of a parameter, or the last two or three, count as secret.
 
-    A number behind the last word makes no difference.
+    See ``_LAST_WORDS``. A number behind the last word makes no difference, nor does a plural of some.
     """
     words = [word.lower() for word in _BETWEEN_WORDS.split(_clean_name(name)) if word]
     if not words:
         return False
     words[-1] = words[-1].rstrip(_DIGITS) or words[-1]
-    return words[-1].endswith(_LAST_LETTERS) or not _LAST_WORDS.isdisjoint((words[-1], "".join(words[-2:])))
+    if words[-1].endswith(_PLURALS):
+        words[-1] = words[-1].removesuffix("s")
+    ends = ("".join(words[-count:]) for count in (1, 2, 3))
+    return words[-1].endswith(_LAST_LETTERS) or not _LAST_WORDS.isdisjoint(ends)
 
 
 def _without_ordinary(name: str) -> str:
@@ -268,9 +325,10 @@ def is_secret_param(name: str, naming: int = NAMING) -> bool:
     """Return whether a query parameter (or header) of this name carries a secret.
 
     Case, percent-encoding, white space, ``-`` for ``_`` and a leading ``X-`` make no difference.
-    A name is secret if it is in ``_NAMES``, also within or before brackets, if it begins or ends with
-    ``sig``, or if it contains ``token``, ``secret``, ``passw``, ``api_key``, ``hmac``, ``csrf`` or
-    ``signature``, or ends with ``access_key``, ``reset_code`` or other ``_LAST_WORDS``, also in camel case.
+    A name is secret if it is in ``_NAMES``, also within or before brackets, if it begins with ``sig`` or
+    ends with the word, or if it contains ``token``, ``secret``, ``passw``, ``api_key``, ``hmac``, ``csrf``
+    or ``signature``, or ends with ``access_key``, ``reset_code`` or other ``_LAST_WORDS``, also in camel
+    case.
     Words that only have those letters are not (``signal``, ``max_tokens``), nor is what ends with one that
     says something about a secret (``token_type``), nor Azure's sv, se, sp and sr.
     """
@@ -296,7 +354,9 @@ def _counts(name: str, naming: int) -> bool:
             return True
         names |= _MORE_NAMES
     if naming >= _STILL_MORE_SECRETS:
-        if plain.endswith(_STILL_MORE_ENDS) or any(part in plain for part in _STILL_MORE_PARTS):
+        if plain.endswith(_STILL_MORE_ENDS) or (naming < _BY_WORDS and plain.endswith(_ANY_SIG)):
+            return True
+        if any(part in plain for part in _STILL_MORE_PARTS):
             return True
         names |= _STILL_MORE_NAMES
     if naming >= _BY_WORDS:

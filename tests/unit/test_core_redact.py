@@ -43,6 +43,17 @@ auth.session login_session sess session_cookie auth-cookie sessionCookie my_bear
 github_pat dbpass userpass ftp_pass pass1 new_pass2 sign signed_url user_session_id token_id max_token
 secretary_token signal_token tokenizer_secret passkeyhash_token boarding_password sign_up_token
 access_tokens password[type] token[count] tokens
+oauth_code access_keys privkey priv_key deploy_key share_key recovery_key activation_key
+rss_key pass_code lastPass one_pass userSign app_sign sas_url consumer_key login_key feed_key
+dl_key gpgkey newpass one_time_code magic_link client_keys api_keys ssh_keys backup_codes
+recoveryCodes deployKey shareKey recoverykey rssKey feedkey invite_key admin_key developer_key
+write_key service_key serialKey preshared_key wifi_key gpg_key tls_key magic_key otp_key
+sso_code twoFactorCode two_factor_code emailCode pairing_code redeem_code oauthCode oneTimeCode
+passCode invitation_code validation_code old_pass myPass my_pass wifi_pass zippass torrent_pass
+keypass masterpass redispass emailpass lastpass onePass sasUrl sas_uri presigned_url
+preSignedUrl webhook_url reset_link invite_link connection_string connStr card_pin app_sig
+apiSign appSign requestSign urlsig usersig tempurlsig temp_url_sig request_sig sig1 sig hub_sig
+urlSign
 """
 # As stores, CDNs and services spell them: Amazon, Google, Azure, Akamai, CloudFront, Fastly, Bunny,
 # Alibaba, Tencent, OAuth 1 and 2, Firebase, Discord, Slack, Zoom, GitHub, GitLab,
@@ -56,6 +67,24 @@ txSecret oauth_token oauth_verifier oauth_signature client_secret refresh_token 
 client_assertion device_code user_code auth oobCode apiKey hm pub_secret pwd zak tk jwt
 private_token job_token rss_token feed_token deploy_token PRIVATE-TOKEN JOB-TOKEN X-Xet-Access-Token
 kaggle_key api_sig auth_token
+"""
+# What names a row, a place or a kind; what limits a secret; signs; words with the letters of others.
+ORDINARY = """
+passwordLimit minsig asig locksig sigX csrf_protection security_code share_code
+grant_code session_code license_code factor_code join_key product_key merchant_key
+device_pin cache_key partition_key foreign_key error_code page_key row_key group_key
+hash_key index_key routing_key idempotency_key item_key data_key map_key project_key
+issue_key public_key file_key translation_key natural_key composite_key storage_key
+message_key event_key view_key viewkey user_key area_code language_code lang_code
+currency_code airport_code color_code source_code product_code item_code promo_code
+coupon_code postal_code phone_code dialing_code exchange_code timecode time_code
+qr_code class_code region_code state_code reason_code response_code exit_code pincode
+road_sign star_sign call_sign plus_sign zodiacSign traffic_sign dollar_sign minus_sign
+trespass overpass render_pass two_pass first_pass msig sig_y sigma_x sigfigs sighting
+min_sig sigclip password_policy token_expiration tokenLifetime secret_name token_name
+session_name password_required token_price signature_format password_attempts keys
+codes links pins hotkeys sortKeys cache_keys country_codes sublink symlink image_link
+download_link login_url return_url base_url image_url spin hairpin key_name page_size
 """
 SECRET_NAMES = st.sampled_from(f"{WORDS} {SERVICES}".split())
 
@@ -142,6 +171,7 @@ def test_secret_parameter_names(name: str) -> None:
             "versionId",
             "alt",
         ),
+        *ORDINARY.split(),
         *("skoid", "sktid", "ske", "Expires", "Policy", "Key-Pair-Id", "ex", "is", "generation", "w", "x_"),
     ],
 )
