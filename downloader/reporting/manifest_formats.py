@@ -94,7 +94,9 @@ def _kept(path: str, rows: Rows, known: ColumnTypes) -> dict[str, set[type]]:
                 types.add(_type_of(value))
         if len(found) > MOST_COLUMNS:
             raise DestinationError(
-                f"{path}: the list has more than {MOST_COLUMNS:,} columns; name a manifest in .jsonl"
+                f"{path}: the rows have more than {MOST_COLUMNS:,} different columns together, which only "
+                "a manifest in .jsonl may have; nothing is lost: the same command with such a name writes "
+                "it from what is recorded, and fetches nothing again"
             )
     return found
 

@@ -26,7 +26,7 @@ from downloader.errors import UNDECODABLE, ConfigError, SourceError
 from downloader.messages import Item, Page, Recall
 from downloader.process.long_work import Pauses, give_way
 from downloader.sources.lines import REMEDY
-from downloader.sources.lists.columns import check_kept
+from downloader.sources.lists.columns import TooManyColumns, check_kept
 from downloader.sources.lists.files import ListFile
 from downloader.sources.lists.fingerprints import Fingerprints
 from downloader.sources.lists.items import ItemMaker, encodable
@@ -176,6 +176,17 @@ class UrlLister:
 
     def check(self, *, begun: bool) -> None:
         """See ``ChecksFiles``."""
+        try:
+            self._check(begun=begun)
+        except TooManyColumns as error:
+            if not begun:
+                raise
+            raise ConfigError(
+                f"{error}; this job was begun by a version without that limit: finish it with that "
+                "version, or begin anew with fewer columns and another -o, or --restart"
+            ) from error
+
+    def _check(self, *, begun: bool) -> None:
         self._check_files(begun=begun)
         if len(self._files) == 1:
             file = self._files[0]

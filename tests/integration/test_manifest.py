@@ -386,3 +386,24 @@ def test_to_a_pipe_and_with_store_null(run_downloader: Run, tmp_path: Path) -> N
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert {line["hash"] for line in lines} == {f"md5:{hashlib.md5(b'x').hexdigest()}"}
     assert len(lines) == 5
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_rows_that_have_too_many_columns_together_lose_nothing(
+    run_downloader: Run, tmp_path: Path, suffix: str
+) -> None:
+    """Those at the beginning of the list have few. A manifest in JSON Lines has all, for no request."""
+    with Server(default=lambda request: ok(b"x")) as server:  # type: ignore[arg-type]
+        rows = [{"url": f"{server.url}/a{n}", "pad": "x" * 10_000} for n in range(40)]
+        wide = [{"url": f"{server.url}/b{n}", **{f"c{n}.{at}": 1 for at in range(600)}} for n in range(2)]
+        path = tmp_path / "l.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in [*rows, *wide]))
+        argv = (path, "-o", tmp_path / "d", "--keep-columns", "all", "--workers", 1)
+        said = run_downloader(*argv, "--manifest", tmp_path / f"m.{suffix}")
+        assert (said.returncode, "nothing is lost" in said.stderr) == (4, True), said.stderr
+        before = server.count()
+        assert run_downloader(*argv, "--manifest", tmp_path / "m.jsonl").returncode == 0
+        assert server.count() == before
+    found = [json.loads(line) for line in (tmp_path / "m.jsonl").read_text().splitlines()]
+    assert len(found) == 42
+    assert sum("c1.599" in json.dumps(row) for row in found) == 1

@@ -382,6 +382,21 @@ def test_more_columns_than_can_be_kept_are_told_at_once(name: str, tmp_path: Pat
             assert told(read_on(source, b"", 10), *kept) == [("v",) * len(kept)]
 
 
+def test_job_of_a_version_that_kept_any_number_of_columns_is_told_what_to_do(tmp_path: Path) -> None:
+    """Which columns it keeps cannot be changed."""
+    path = write(
+        tmp_path / "l.csv", [{"url": "http://h/1", **{f"c{at}": "v" for at in range(MOST_COLUMNS + 1)}}]
+    )
+    wanted = Reading(Wanted(keep="all"))
+    for begun in (False, True):
+        lister = UrlLister(
+            find_files(str(path), ""), "l.csv", wanted, b"", options=1, mirror=False, colon=":"
+        )
+        with closing(lister), pytest.raises(ConfigError) as caught:
+            lister.check(begun=begun)
+        assert ("finish it with that version" in str(caught.value)) == begun
+
+
 def test_columns_of_all_files_together_are_counted(tmp_path: Path) -> None:
     for file in range(2):
         names = [f"c{file}.{at}" for at in range(MOST_COLUMNS // 2 + 1)]

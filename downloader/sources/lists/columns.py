@@ -17,7 +17,16 @@ from downloader.errors import ConfigError
 from downloader.sources.lists.nested import NO_FIELDS, Fields, leaves, path_of
 from downloader.sources.lists.requirements import require_crc32c
 
-__all__ = ["ALL", "RECOGNIZED", "Columns", "Wanted", "check_kept", "choose", "parse_checksum_column"]
+__all__ = [
+    "ALL",
+    "RECOGNIZED",
+    "Columns",
+    "TooManyColumns",
+    "Wanted",
+    "check_kept",
+    "choose",
+    "parse_checksum_column",
+]
 
 ALL: Final = "all"
 RECOGNIZED: Final = ("sha256", "sha1", "md5", "crc32c")
@@ -152,10 +161,14 @@ def choose(
     )
 
 
+class TooManyColumns(ConfigError):
+    """A list has more columns to keep than can be kept."""
+
+
 def check_kept(names: Iterable[str], where: str) -> None:
-    """Raise ConfigError if so many columns cannot be kept; ``where``: the name of the list in messages."""
+    """Raise TooManyColumns if so many cannot be kept; ``where``: the name of the list in messages."""
     if (count := len(set(names))) > MOST_COLUMNS:
-        raise ConfigError(
+        raise TooManyColumns(
             f"{where} has {count:,} columns to keep, and {MOST_COLUMNS:,} is the limit; "
             "name fewer with --keep-columns A,B"
         )
