@@ -96,7 +96,7 @@ class FetchError(Exception):
     host than the file's. ``wire`` is how many of the requests the pipelined client sent. ``permanent``: no
     further attempt can succeed, whatever ``FAILURES`` says about the code. ``unreachable``: no packet came
     back in all of --connect-timeout. ``turned_away``: the connection was closed before anything had come on
-    it, or was ended with this as its only response (``turns_away``). ``sets_cookie``: which cookie the
+    it, or was ended with this as its only response (``refuses``). ``sets_cookie``: which cookie the
     refusal changes first (``core.set_cookie.cookie_change``), "" for none, where nobody has read it yet.
     ``outdated``: the request had waited for so long behind a redirect that its URL may not hold any more.
     ``cookie_came``: by now there is a cookie for the request that it was sent without, by its name;
@@ -138,8 +138,11 @@ class FetchError(Exception):
         return self.code.startswith("http-")
 
     @property
-    def turns_away(self) -> bool:
-        """Return whether a server may say so that it takes no more connections, if it ends a new one so."""
+    def refuses(self) -> bool:
+        """Return whether the server may grant the request on another connection, or later.
+
+        One that ends a new connection with it may say so that it takes no more of them.
+        """
         return self.answered and failure_kind(self.code).retry
 
     @property

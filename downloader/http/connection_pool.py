@@ -24,6 +24,8 @@ import select
 import socket
 import ssl
 from collections.abc import Callable, Collection
+from functools import cached_property
+from http import HTTPStatus
 from itertools import takewhile
 from time import monotonic
 from typing import Protocol
@@ -40,6 +42,7 @@ from urllib3.exceptions import (
 )
 
 from downloader.core.host import Host
+from downloader.core.spent_connections import Patience, RefusalRun
 from downloader.http.connecting import connect
 from downloader.http.dns import Resolver
 from downloader.http.exceptions import HandshakeCut, is_reset, is_tls_end, refusal
@@ -201,10 +204,14 @@ class ConnectionBudget:
         for idle in [each for each in self.idle if each.key == key]:
             idle.close()
 
-    def leave_idle(self, key: tuple[str, int]) -> None:
-        """Close the idle connections to ``key``; the next go to other machines, if there are."""
+    def leave_idle(self, key: tuple[str, int], *, doubtful: bool = False) -> None:
+        """Close the idle connections to ``key``; the next go to other machines, if there are.
+
+        ``doubtful``: only those on which requests are refused.
+        """
         for idle in [each for each in self.idle if each.key == key]:
-            idle.leave()
+            if not doubtful or idle.is_doubtful:
+                idle.leave()
 
     def leave(self, key: tuple[str, int]) -> None:
         """Stop counting a connection to ``key``, which was closed."""
@@ -222,6 +229,8 @@ class _CountedConnection:
     _dns_host: str
     _entered = False
     served = False  # whether it has served a request since it was opened
+    granted = False  # whether it has then served one that was not refused
+    refusals: RefusalRun | None = None
     key = ("", 0)  # host and port, once it is connected
     good = False  # whether a request through it has succeeded, or failed for a reason of the file's
     _address = ""  # of its host that it is connected to
@@ -275,7 +284,8 @@ class _CountedConnection:
         key = self.key = self.host, self.port
         self.budget.enter(key)
         self._entered = True
-        self.served = self.good = False
+        self.served = self.good = self.granted = False
+        self.refusals = None
         self._address = ""
         self.budget.begin_opening(self)
         try:
@@ -374,8 +384,15 @@ class _CountedConnection:
 
     def leave(self) -> None:
         """Close the connection to a machine that is of no use, whatever it has served before."""
+        if self.refusals is not None:
+            self.refusals.patience.replaced(served=self.granted)
         self.good = False
         self.close()
+
+    @property
+    def is_doubtful(self) -> bool:
+        """See ``RefusalRun``."""
+        return self.refusals is not None and self.refusals.is_doubtful
 
     @property
     def is_connected(self) -> bool:
@@ -426,6 +443,7 @@ class _IdleTrackingPool:
 
     budget: ConnectionBudget
     QueueCls: Any = _IdleConnections
+    _served_at = 0.0  # when a request was last served that was not refused
 
     def _get_conn(self, timeout: float | None = None) -> Any:
         connection = super()._get_conn(timeout)  # type: ignore[misc]
@@ -437,6 +455,8 @@ class _IdleTrackingPool:
         if conn is not None and conn.sock is not None:
             conn.served = True
             self.budget.idle[conn] = None
+            if conn.refusals is not None and conn.refusals.is_spent(self._served_at):
+                conn.leave()
 
     def _make_request(
         self, conn: Any, method: str, url: str, *args: Any, target: str = "", **kwargs: Any
@@ -452,12 +472,29 @@ class _IdleTrackingPool:
             conn.good = conn.good or _is_about_the_file(response)
             # http.client closes the socket at once where the response is the last one of the connection.
             response.only_one = conn.sock is None and not conn.served
+            self._note_answer(conn, response)
             return response
         except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError) as error:
             # It had served before, and no part of a response arrived: the server closed it while idle.
             error.stale = conn.served  # type: ignore[union-attr]
             error.turned_away = not conn.served  # type: ignore[union-attr]
             raise
+
+    def _note_answer(self, conn: Any, response: Any) -> None:
+        """Record whether ``response`` refuses its request, on ``conn`` and of this host."""
+        if response.status >= HTTPStatus.BAD_REQUEST and refusal(response.status, None).refuses:
+            conn.refusals = conn.refusals or RefusalRun(self._patience)
+            conn.refusals.refused(monotonic())
+            return
+        conn.refusals = None
+        self._served_at = monotonic()
+        if not conn.served:
+            self._patience.began_well()
+        conn.granted = True
+
+    @cached_property
+    def _patience(self) -> Patience:
+        return Patience()
 
 
 def system_poll(sock: Any) -> Any:

@@ -213,6 +213,8 @@ class RequestsClient:
         """
         writer: CheckedWriter | None = None
         response: Any = None
+        if task.is_retry:
+            self._session.sends_again(task.origin)
         with self._limits() as attempt:
             try:
                 opened = self._open(url, task.origin, task.request, attempt)
@@ -495,7 +497,7 @@ def _refusal(response: Any) -> FetchError:
     status = response.status
     if status >= 400:
         failed = refusal(status, response.headers.get("Retry-After"))
-        failed.turned_away = response.only_one and failed.turns_away
+        failed.turned_away = response.only_one and failed.refuses
         return failed
     if status in REDIRECTS:
         return FetchError("unexpected-status", f"the server answered {status} without a Location")

@@ -271,6 +271,14 @@ class HttpSession(requests.Session):
         if self.resolver.may_have_others(peer[0]):
             self.budget.leave_idle(peer)
 
+    def renew_idle(self, key: str) -> None:
+        """Close the idle connections to origin ``key``, which refuses all: others may lead elsewhere."""
+        self.budget.leave_idle(self._origin(key).peer)
+
+    def sends_again(self, origin: Origin) -> None:
+        """Close the idle connections to ``origin`` that refuse, before what was refused is sent again."""
+        self.budget.leave_idle(origin.peer, doubtful=True)
+
     def close_idle(self, key: str) -> None:
         """Close the idle connections to origin ``key``."""
         self.budget.close_idle(self._origin(key).peer)

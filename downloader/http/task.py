@@ -122,6 +122,11 @@ class FetchTask(msgspec.Struct, eq=False, gc=False):
     cookie_tries: int = 0
     excused: int = 0
 
+    @property
+    def is_retry(self) -> bool:
+        """Return whether it has been requested before."""
+        return self.attempts + self.excused > 0
+
 
 def open_writer(task: FetchTask, checking: Checking, length: int = 0) -> CheckedWriter:
     """Return a writer for the body of ``task``, which is checked. ``length``: that of the body, if known.

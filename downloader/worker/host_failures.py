@@ -171,8 +171,8 @@ class HostFailures:
             return 0.0
         if blame is not Blame.HOST:
             trouble.reached_in = rounds
-            # What has worked before may come back: one round more, unless it says itself when.
-            if rounds > self._policy.retries + (known and not asked):
+            # It may be starting: one round more than a file has attempts, unless it says itself when.
+            if rounds > self._policy.retries + (not asked):
                 trouble.given_up = True
                 schedule.give_up(host)
                 return None
@@ -188,9 +188,13 @@ class HostFailures:
                 schedule.fail_host(host, error.code, error.detail, now)
                 return None
         pause = self._pause(host, rounds, error if asked else None, now, unreached=blame is Blame.HOST)
+        # One that answers may have meant its connections only, if the first pause has not helped.
+        renew = (
+            self._session.try_elsewhere if rounds == 1 or not error.answered else self._session.renew_idle
+        )
         if begins:
             # Before it ends, and when what is in flight has failed and its connections are idle.
-            gevent.spawn_later(pause * _LATE, self._session.try_elsewhere, host.key)
+            gevent.spawn_later(pause * _LATE, renew, host.key)
         return self._excuse(error, excused)
 
     def _excuse(self, error: FetchError, excused: int) -> float | None:

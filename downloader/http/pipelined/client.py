@@ -187,6 +187,8 @@ class PipelinedClient:
             self._owner.attempt_failed(task, translate(error, self.secrets, self.cacert), task.sent)
             self._owner.release(task.host)
             return
+        if task.is_retry:
+            self._session.sends_again(task.origin)
         idle = self._idle[state]
         while idle:
             connection = idle.pop()
@@ -282,6 +284,8 @@ class PipelinedClient:
             connection.slot is None
             or state.fallback_count >= _MAX_FALLBACKS
             or (self._cookies.changes and state.origin.sends_cookies)
+            # It may be sent what was not refused before, one by one: see ``fetch``.
+            or connection.is_doubtful
             or len(self._storing.greenlets) >= self.connections  # each has a file open
         ):
             return []

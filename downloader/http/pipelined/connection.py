@@ -36,6 +36,7 @@ from downloader.core.pipeline_order import (
     room_before_recheck,
 )
 from downloader.core.pipeline_window import long_rest, room
+from downloader.core.spent_connections import RefusalRun
 from downloader.core.state_machine import transition
 from downloader.errors import DestinationError, FetchError
 from downloader.http.exceptions import IDLE_TIMEOUT, translate
@@ -71,6 +72,7 @@ class PipelinedConnection:
         "_good",
         "_lone",
         "_recheck",
+        "_refusals",
         "_repeats",
         "_state",
         "_transport",
@@ -107,6 +109,7 @@ class PipelinedConnection:
         self._repeats = False  # the window is one file, to be requested again
         self._window = Window()
         self._lone = LoneResponses()
+        self._refusals = RefusalRun(origin_state.patience)
         self._recheck: Recheck | None = None
 
     def _enter(self, event: Event) -> None:
@@ -242,8 +245,10 @@ class PipelinedConnection:
         self.since = now
         self._window.sent = 0
         self._lone.add(body)
-        if not isinstance(body, Exception):
-            self.origin_state.fallback_count = 0
+        if isinstance(body, Exception):
+            self._note_refusals([body], now)
+        else:
+            self.origin_state.fallback_count = self._refusals.count = 0
         self.origin_state.record_responses(now, 1)
         self._client.deliver(task, body)
         self._continue(now)
@@ -264,13 +269,33 @@ class PipelinedConnection:
                     if self.slot is not None:
                         self._client.host_serves(self.slot)
                     break
+        if fresh:
+            self._note_refusals([body for _, body in self.parser.completed[-fresh:]], now)
         if not self.served:
+            if self._good:
+                self.origin_state.patience.began_well()
             self._transport.proven()
             if self.parser.parser.get_http_version() == "1.0":
                 self.origin_state.disable_pipelining("HTTP/1.0")
         self.served += fresh
         self.since = now
         self.origin_state.record_responses(now, fresh)
+
+    def _note_refusals(self, bodies: list[Body], now: float) -> None:
+        """Record which of ``bodies``, which have come, are refusals."""
+        for body in bodies:
+            if isinstance(body, FetchError) and body.refuses:
+                self._refusals.refused(now)
+            else:
+                self._refusals.ended()
+
+    def _ends_spent(self) -> bool:
+        """Close the connection if the host refuses on it what it grants elsewhere; return whether so."""
+        if not self._refusals.count or self.slot is None or not self._refusals.is_spent(self.slot.answered):
+            return False
+        self._leave_machine()
+        self.end()
+        return True
 
     def _room(self, now: float, waiting: int, unsent: int = 0) -> int:
         """Return how many more requests may be sent ``now`` while ``waiting`` are in flight.
@@ -303,8 +328,9 @@ class PipelinedConnection:
             if not waiting:
                 self._rechecked(self._recheck, now)
             return
-        if not (waiting or self._deep) and self._transport.unread():
-            return  # surely too much: it is read next
+        # What is unread is surely too much: it is read next.
+        if not (waiting or self._deep) and (self._transport.unread() or self._ends_spent()):
+            return
         half_empty = waiting * 2 <= origin_state.depth_within(self, client.window_bytes)
         free = self._room(now, waiting) if half_empty else 0
         if free > 0 and (tasks := client.next_tasks(self, free)):
@@ -540,7 +566,7 @@ class PipelinedConnection:
         if not self.served and len(self.parser.completed) == 1:
             body = self.parser.completed[0][1]
             if isinstance(body, FetchError):
-                body.turned_away = body.turns_away
+                body.turned_away = body.refuses
 
     def _is_idle_timeout(self) -> bool:
         """Return whether the one response is a 408 that was sent before the request arrived.
@@ -692,10 +718,20 @@ class PipelinedConnection:
         """Disable pipelining, since a response came through a proxy."""
         self.origin_state.disable_pipelining("a proxy is in the path (Via)")
 
+    @property
+    def is_doubtful(self) -> bool:
+        """See ``RefusalRun``."""
+        return self._refusals.is_doubtful
+
     def leave(self) -> None:
         """Close the idle connection, whose machine is of no use now."""
-        self._transport.failed()
+        self._leave_machine()
         self.close()
+
+    def _leave_machine(self) -> None:
+        if self._refusals.count:
+            self.origin_state.patience.replaced(served=self._good)
+        self._transport.failed()
 
     def close(self) -> None:
         """Close the socket. The connection budget also calls this, to make room for another connection."""

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from downloader.core import pipeline_depth as depths
 from downloader.core.goodput import Meter
 from downloader.core.pipeline_order import OUT_OF_ORDER, Order, Verdict, contradicted, is_repeatable
+from downloader.core.spent_connections import Patience
 from downloader.http.origin import Origin
 from downloader.http.pipelined.depth_trial import DepthTrial
 from downloader.http.task import FetchTask
@@ -55,7 +56,7 @@ class OriginState:
     slow server's depth waits for that. ``held``: fewer are being tried, and the depth stays. ``trial``:
     that of the next depth, None if none is under way.
     ``by_trial``: the depth was reached by a trial, and is not measured until the connections are adapted.
-    ``order``: of its responses.
+    ``order``: of its responses. ``patience``: with connections that refuse.
     """
 
     __slots__ = (
@@ -79,6 +80,7 @@ class OriginState:
         "no_keepalive",
         "order",
         "origin",
+        "patience",
         "shapes",
         "trial",
         "trusted",
@@ -100,6 +102,7 @@ class OriginState:
         self._joint = self._tail + self._head
         self.depth = depth
         self.order = _NEW
+        self.patience = Patience()
         self._pipelined = 0  # files stored of windows
         self.fallback_count = self.limit = self._broke_at = self._body_size = 0
         self.no_keepalive = self.trusted = self.waits = self.held = self.by_trial = False

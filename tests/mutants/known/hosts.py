@@ -14,6 +14,7 @@ MOVED = "tests/faults/test_machines.py::test_name_that_gets_another_address_duri
 CONNECTING = "tests/fuzz/test_fuzz_wire.py::test_fuzz[connecting]"
 
 REDIRECTS = "tests/faults/test_redirect_places.py::"
+SPENT = "tests/faults/test_spent_connections.py::"
 
 KNOWN = (
     Mutant(
@@ -42,6 +43,33 @@ KNOWN = (
             "tests/faults/test_crowded_hosts.py::"
             "test_files_wait_whose_connections_are_closed_since_the_other_client_has_them",
         ),
+    ),
+    Mutant(
+        "connections kept on which everything is refused",
+        "a server that serves 20 requests on a connection, and then refuses, pauses again and again",
+        "HostFailures.failed",
+        "rounds == 1 or not error.answered",
+        "True",
+        (f"{SPENT}test_requests_beyond_those_that_a_connection_is_granted",),
+    ),
+    Mutant(
+        "request sent again where it was refused",
+        "one machine of a balancer refuses everything, and what it refuses comes to it again",
+        "HttpSession.sends_again",
+        "self.budget.leave_idle(origin.peer, doubtful=True)",
+        "None",
+        (
+            f"{SPENT}test_machine_of_a_balancer_that_refuses_everything",
+            f"{SPENT}test_requests_beyond_those_that_a_connection_is_granted",
+        ),
+    ),
+    Mutant(
+        "ever new connections to a host that refuses on all",
+        "files that are always refused are requested on new connections only",
+        "Patience.replaced",
+        "not served",
+        "False",
+        (f"{SPENT}test_files_that_are_always_refused_cost_few_connections",),
     ),
     Mutant(
         "redirect used however old it is",
@@ -276,7 +304,7 @@ KNOWN = (
     Mutant(
         "a connection that is refused with a status belongs to its file",
         "a host takes few connections and answers 503 to others: most files fail",
-        "FetchError.turns_away",
+        "FetchError.refuses",
         "self.answered and failure_kind(self.code).retry",
         "False",
         (
