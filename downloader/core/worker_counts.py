@@ -27,7 +27,7 @@ class Row(NamedTuple):
 
     ``now``: when; ``cpu``, ``finished``, ``refused``: see ``connection_limit.Counters``; ``full``,
     ``deepening``, ``draining``: see ``Climb.observe``; ``steps``: how often the depth of its pipelines has
-    changed; ``limit``, ``reason``, ``falls``: see ``ConnectionLimit``.
+    changed; ``limit``, ``reason``, ``falls``: see ``ConnectionLimit``; ``works``: it has something to do.
     """
 
     now: float
@@ -41,6 +41,7 @@ class Row(NamedTuple):
     limit: float
     reason: float
     falls: float
+    works: float
 
 
 class Together(NamedTuple):
@@ -55,11 +56,12 @@ class Together(NamedTuple):
 def together(rows: Collection[Row], now: float) -> Together:
     """Return what the workers of ``rows`` have counted until ``now``.
 
-    They are full if most of them are, since now and then one has nothing to do.
+    They are full if most of those are that have something to do: a small job may be that of one of them.
     """
+    finished, refused = sum(row.finished for row in rows), int(sum(row.refused for row in rows))
+    rows = [row for row in rows if row.works] or rows
     workers = len(rows)
     cpu = sum(row.cpu for row in rows) / workers
-    finished, refused = sum(row.finished for row in rows), int(sum(row.refused for row in rows))
     return Together(
         Counters(now, cpu, finished, refused, workers),
         sum(row.full for row in rows) * 2 > workers,

@@ -119,7 +119,8 @@ class ConnectionControl:
         # Connections that have tried a greater depth in vain rest, and would make few seem to be too few.
         draining = draining or (bool(limit.stopped) and self._pipelined.ends_windows)
         decided = (limit.now, limit.reason, limit.falls)
-        row = Row(*counted[:4], full, deepening, draining, self._steps, *decided)
+        works = schedule.in_flight + schedule.unstarted > 0
+        row = Row(*counted[:4], full, deepening, draining, self._steps, *decided, works)
         self._counts.write(self._place, row)
         if first < self._place:
             row = rows[first]

@@ -7,7 +7,7 @@ import os
 
 from downloader.core.worker_counts import Row, WorkerCounts, together
 
-ROW = Row(1000.0, 2.0, 300.0, 4.0, True, False, False, 1.0, 32.0, 3.0, False)
+ROW = Row(1000.0, 2.0, 300.0, 4.0, True, False, False, 1.0, 32.0, 3.0, False, True)
 
 
 def test_what_one_worker_writes_another_one_reads() -> None:
@@ -37,6 +37,14 @@ def test_workers_are_one() -> None:
 def test_most_workers_must_be_full() -> None:
     assert together([ROW, ROW, ROW._replace(full=False)], 1001.0).full
     assert not together([ROW, ROW._replace(full=False)], 1001.0).full
+
+
+def test_workers_that_have_nothing_to_do_decide_nothing() -> None:
+    idle = ROW._replace(cpu=0.0, full=False, works=False)
+    found = together([ROW, idle, idle], 1001.0)
+    assert found.full
+    assert found.counted == (1001.0, 2.0, 900.0, 12, 1)
+    assert not together([idle, idle], 1001.0).full
 
 
 class Watched:

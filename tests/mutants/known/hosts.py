@@ -72,6 +72,14 @@ KNOWN = (
         (f"{SPENT}test_files_that_are_always_refused_cost_few_connections",),
     ),
     Mutant(
+        "workers that have nothing to do decide about connections",
+        "a job of one worker stays at the first connections, since the other ones are not full",
+        "together",
+        "row.works",
+        "True",
+        ("tests/unit/test_core_worker_counts.py::test_workers_that_have_nothing_to_do_decide_nothing",),
+    ),
+    Mutant(
         "redirect used however old it is",
         "signed URLs expire while their requests wait for a place at the store, and the files fail",
         "RequestsClient._open",
