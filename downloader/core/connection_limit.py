@@ -70,7 +70,7 @@ _TRIES = 2  # measurements after a step; the limit grows on if each of them has 
 _PAUSE, _MAX_PAUSE = 20, 640  # measurements until the next try, doubled each time
 
 _CPU = "the CPU is the limit"
-_REFUSING = "servers refused connections"
+_REFUSING = "servers refused requests or connections"
 _FEWER = "fewer were faster"
 _NO_GAIN = "more were not faster"
 

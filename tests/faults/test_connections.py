@@ -80,7 +80,7 @@ def test_connections_shrink_where_a_server_refuses_them(tmp_path: Path) -> None:
     assert (result.exit, len(result.files)) == (0, 1500)
     limit = result.report["connection_limit"]
     assert limit["last"] in (8, 16)  # at 16 it is the pace that keeps fewer at work
-    assert limit["stopped"] == {"servers refused connections": 1}
+    assert limit["stopped"] == {"servers refused requests or connections": 1}
 
 
 def test_one_of_many_hosts_gets_a_few_connections(tmp_path: Path) -> None:

@@ -169,7 +169,9 @@ def test_one_server_that_refuses_gets_fewer(many_hosts: bool, expected: int) -> 
     climbing = Climb(adaptive(MOST, "the most"), servers.counted)
     climbing.observe(servers.answer(FIRST, refusals=FIRST // 4), full=False, many_hosts=many_hosts)
     assert climbing.limit.now == expected
-    assert climbing.limit.why == ("no more were needed" if many_hosts else "servers refused connections")
+    assert climbing.limit.why == (
+        "no more were needed" if many_hosts else "servers refused requests or connections"
+    )
 
 
 def test_rare_refusals_do_not_add_up() -> None:
