@@ -3,8 +3,9 @@
 A server that has too much to do refuses what exceeds its capacity. Then the number of requests that succeed
 is that capacity: nothing is lost by sending no more. So where many first attempts fail, requests are paced
 at nine tenths of the rate of successes. If fewer fail then, the pace is kept, is raised slowly as long as
-few fail, and lowered at once when many do (as in TCP; the AWS SDKs pace requests so). If as many fail, it
-is not the rate: these files fail at any, and the pace is given up. Their share is remembered.
+few fail, ever faster while none does, and lowered at once when many do (as in TCP; the AWS SDKs pace
+requests so). If as many fail, it is not the rate: these files fail at any, and the pace is given up. Their
+share is remembered.
 
 A refusal may come at once, and a file after seconds, or the reverse, and where all take long they come in
 waves. So a measurement lasts for twice as long as the slower of the two; else nearly all requests would
@@ -31,6 +32,7 @@ _STEPS: Final = 2  # times that the pace is lowered until it must have helped
 _BELOW: Final = 0.9
 _LESS: Final = 0.8  # of a pace that had helped, and is now too fast
 _RAISE: Final = 1.1
+_FASTEST_RAISE: Final = 2.0
 _STEEPEST: Final = 4.0  # how much longer the gap becomes at once
 _SLOWEST: Final = 1.0  # requests a second
 _FORGET: Final = 0.125
@@ -44,8 +46,8 @@ class Throttle:
     ``gap``: seconds between two requests, 0 if they are not paced. ``helps``: fewer requests fail at
     this pace. ``share``: of requests that fail at any rate. ``before``: of those that failed before the
     pace was lowered; ``steps``: how often it was since. ``unpaced``: requests a second before.
-    ``good``, ``refused``: of the measurement that began at ``since``. ``good_takes``, ``refusal_takes``:
-    seconds, lately; infinity before the first.
+    ``raised``: by what factor the pace was last raised. ``good``, ``refused``: of the measurement that
+    began at ``since``. ``good_takes``, ``refusal_takes``: seconds, lately; infinity before the first.
     """
 
     gap: float = 0.0
@@ -54,6 +56,7 @@ class Throttle:
     before: float = 0.0
     steps: int = 0
     unpaced: float = 0.0
+    raised: float = 1.0
     good: int = 0
     refused: int = 0
     since: float = 0.0
@@ -113,12 +116,14 @@ class Throttle:
         elif many:
             self._lower(share, max(succeeding, _LESS / self.gap), 1)
         else:
-            self.gap /= _RAISE
+            # Without any refusal the pace may be far too low: the host had a bad moment, or a quota spent.
+            self.raised = min(max(self.raised**2, _RAISE), _FASTEST_RAISE) if not share else _RAISE
+            self.gap /= self.raised
             if self.gap * self.unpaced < 1:
                 self.gap, self.helps = 0.0, False
 
     def _lower(self, before: float, succeeding: float, steps: int) -> None:
-        self.before, self.steps = before, steps
+        self.before, self.steps, self.raised = before, steps, 1.0
         if succeeding:
             self.gap = max(1 / max(succeeding * _BELOW, _SLOWEST), self.gap)
         else:  # what the host takes is not known, only that it is less

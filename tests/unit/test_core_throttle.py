@@ -139,3 +139,16 @@ def test_rate_limit_is_found_where_files_take_long(took: float) -> None:
     late = [taken for at, taken in ended if at > 60]
     assert sum(late) > 0.7 * LIMIT * 60
     assert late.count(False) < 0.25 * len(late)
+
+
+def test_pace_that_is_far_too_low_rises_ever_faster() -> None:
+    """What a host has refused at a bad moment says little once it refuses nothing."""
+    sent = run(lambda now: True, 30.0, Throttle(gap=1.0, helps=True, unpaced=50.0, refusal_takes=0.0))
+    assert len(sent) > 300
+
+
+def test_pace_rises_slowly_where_some_requests_are_refused() -> None:
+    number = iter(range(100_000))
+    throttle = Throttle(gap=0.1, helps=True, unpaced=1000.0)
+    run(lambda now: next(number) % 20 > 0, 20.0, throttle)
+    assert 0.02 < throttle.gap < 0.1

@@ -80,6 +80,14 @@ KNOWN = (
         ("tests/unit/test_core_worker_counts.py::test_workers_that_have_nothing_to_do_decide_nothing",),
     ),
     Mutant(
+        "pace raised slowly though nothing is refused",
+        "a host whose quota was spent once is sent a request a second for most of a minute",
+        "Throttle._judge",
+        "self.raised**2",
+        "self.raised",
+        ("tests/unit/test_core_throttle.py::test_pace_that_is_far_too_low_rises_ever_faster",),
+    ),
+    Mutant(
         "redirect used however old it is",
         "signed URLs expire while their requests wait for a place at the store, and the files fail",
         "RequestsClient._open",
