@@ -31,6 +31,8 @@ _CLIENTS = re.compile(r"-packages/(requests|urllib3|httpx2?|httpcore2?|geventhtt
 
 def settled(question: Question, seen: Observation) -> Observation:
     """Return ``seen`` as it is where both measurements agree; raise ProbeError where they do not."""
+    if "too" in seen.result:
+        return _with_both(question, seen)
     other = seen.result.get("other")
     if other is None:
         return seen
@@ -51,6 +53,23 @@ def settled(question: Question, seen: Observation) -> Observation:
     raise ProbeError(
         f"{question.target.shown}: no verdict: with {_number(seen)} HTTPS is {one},"
         f" with one for each it is {each}, and {who}; {_ADVICE}"
+    )
+
+
+def _with_both(question: Question, seen: Observation) -> Observation:
+    """Return ``seen``, where what the program may use later is like what its greenlets were seen to use.
+
+    Raise ProbeError where it is not.
+    """
+    too = seen.result["too"]
+    found = judge(question, seen), judge(question, replace(seen, result={**seen.result, **too}))
+    if found[0].verdict == found[1].verdict:
+        return seen
+    one, other = map(_told, found)
+    raise ProbeError(
+        f"{question.target.shown}: no verdict: with {seen.result.get('name')}, which its greenlets were seen"
+        f"{_at(seen)} to use, HTTPS is {one}, and with {too.get('name')}, which it has as well, it is"
+        f" {other}; {_ADVICE}"
     )
 
 

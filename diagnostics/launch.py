@@ -499,12 +499,15 @@ class _Watch:
     def _check_command(self, now: float) -> None:
         """Query the processes of a command; raise ProbeError when there is nothing to wait for."""
         missed = self._missed
-        if missed is not None and missed.with_gevent and not self._processes.loads_gevent:
-            # A process that has the agent may still load gevent, until --after.
-            alone = now > missed.with_gevent[0].gevent + _SETTLES and not self._processes.any_alive(now)
-            if alone or now > self._due:
+        if missed is not None and missed.with_gevent and not self._processes.fetches:
+            # A process that has the agent may still load gevent or fetch, until --after. One that only
+            # starts others may have loaded it, too, and is not the program.
+            settled = now > missed.with_gevent[0].gevent + _SETTLES
+            alone = settled and not self._processes.any_alive(now)
+            ends = settled and self._processes.come_to_end(now)
+            if alone or ends or now > self._due:
                 self._start_again()
-            if now > self._due + (0.0 if alone else _UNLOADED):
+            if ends or now > self._due + (0.0 if alone or self._processes.loads_gevent else _UNLOADED):
                 raise self._unentered()
         if not self._processes.known:
             waits = _UNLOADED if missed is not None and missed.every else _UNHEARD
@@ -540,7 +543,8 @@ class _Watch:
     def _unentered(self) -> ProbeError:
         """Return the error for a command whose processes with gevent have no agent."""
         told = self._missed.told() if self._missed is not None else ""
-        return ProbeError(f"{self._shown}: {told}{self._last_output()}")
+        others = "; what they are in has tried no HTTPS connection" if self._processes.loads_gevent else ""
+        return ProbeError(f"{self._shown}: {told}{others}{self._last_output()}")
 
     def _and_missed(self) -> str:
         """Return what is to be added where it is said that nothing could be probed."""
@@ -602,7 +606,7 @@ class _Watch:
         missed = self._missed
         if missed is not None and not self._processes.prober:
             self._start_again(any_of_them=not code and not self._processes.known)
-            if missed.with_gevent and not self._processes.loads_gevent:
+            if missed.with_gevent and not self._processes.fetches:
                 return self._unentered()
         if raised := self._processes.raised:
             text = redact(" ".join(raised["text"].split())) + _place(raised)

@@ -128,15 +128,24 @@ class Processes:
                 leaves = _LEAVES if any(map(_is_waiting, continuing)) else _LEAVES_BUSY
                 if continuing and now > process.since + leaves:
                     self._answer(process, "end")
-        ending = [each for each in alive if each.ends and not each.answered]
-        rest = [each for each in alive if not each.ends and not each.over and (each.forked or each.gevent)]
-        if ending and not (rest or any(map(self._continuing, ending)) or self._any_starting(now)):
-            above = {pid for each in ending for pid in each.above}
-            self._answer(
-                min(ending, key=lambda each: (not each.connected, each.pid in above, each.pid)), "probe"
-            )
+        last = self._last(now, alive)
+        if last is not None:
+            self._answer(last, "probe")
         elif due:
             self._ask_next(now, alive)
+
+    def come_to_end(self, now: float) -> bool:
+        """Return whether the next thing is to let one probe that is about to exit."""
+        return self._last(now, self._alive()) is not None
+
+    def _last(self, now: float, alive: list[_Process]) -> _Process | None:
+        """Return the process to probe at its end, since no other can be; None if there is none."""
+        ending = [each for each in alive if each.ends and not each.answered]
+        rest = [each for each in alive if not each.ends and not each.over and (each.forked or each.gevent)]
+        if not ending or rest or any(map(self._continuing, ending)) or self._any_starting(now):
+            return None
+        above = {pid for each in ending for pid in each.above}
+        return min(ending, key=lambda each: (not each.connected, each.pid in above, each.pid))
 
     def _continuing(self, process: _Process) -> list[int]:
         """Return the ancestors of a helper that continue to run, none of another process.
@@ -233,6 +242,11 @@ class Processes:
     def loads_gevent(self) -> bool:
         """Return True if one of them has loaded gevent."""
         return any(each.gevent for each in self._all.values())
+
+    @property
+    def fetches(self) -> bool:
+        """Return True if one of them has tried an HTTPS connection with gevent in use."""
+        return any(each.connected for each in self._all.values())
 
     def leave_unused(self, since: float) -> bool:
         """Return True if every running process has loaded gevent but not used it, since before ``since``.
