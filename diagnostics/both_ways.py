@@ -67,8 +67,8 @@ def _with_both(question: Question, seen: Observation) -> Observation:
         return seen
     one, other = map(_told, found)
     raise ProbeError(
-        f"{question.target.shown}: no verdict: with {seen.result.get('name')}, which its greenlets were seen"
-        f"{_at(seen)} to use, HTTPS is {one}, and with {too.get('name')}, which it has as well, it is"
+        f"{question.target.shown}: no verdict: with {seen.result.get('name')}, which its greenlets were"
+        f" seen{_at(seen)} to use, HTTPS is {one}, and with {too.get('name')}, which it has as well, it is"
         f" {other}; {_ADVICE}"
     )
 

@@ -124,6 +124,8 @@ class Missed:
         if seen not in self._all:
             self._note(seen, parent, now)
         missed = self._all.get(seen)
+        if missed is not None and missed.start is None and has_agent(pid):
+            self._all[seen] = missed = None  # it had mapped its interpreter, and not started it yet
         if missed is not None and not missed.gevent and _maps(pid, (_GEVENT,)):
             missed.gevent = now
 
@@ -215,10 +217,11 @@ class Missed:
     def to_start(self, any_of_them: bool = False) -> MissedProcess | None:
         """Return the one to start again; None if there is none.
 
-        It is one that has loaded gevent, or an interpreter above it: what a Python starts has the agent.
-        With ``any_of_them`` one without gevent is better than none.
+        It is one that has loaded gevent, rather one that still runs, or an interpreter above it: what a
+        Python starts has the agent. With ``any_of_them`` one without gevent is better than none.
         """
-        for candidates in (self.with_gevent, self.every[::-1] if any_of_them else []):
+        loaded = sorted(self.with_gevent, key=lambda each: each.ended)
+        for candidates in (loaded, self.every[::-1] if any_of_them else []):
             for each in candidates:
                 chain = [other for other in self._above(each) if other.start is not None]
                 if chain:

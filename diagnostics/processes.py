@@ -25,6 +25,7 @@ __all__ = ["Processes", "end_all", "has_agent", "is_alive", "is_interpreter", "s
 _REACTS = 2.0  # seconds within which a process responds to the signal
 _AGAIN = 0.5  # seconds between two rounds of queries
 _STARTS = 10.0  # seconds within which a new interpreter sends its "hello" report
+_SILENT = 1.0  # seconds after which a process with an agent that has not reported is woken
 _LEAVES = 0.5  # seconds within which a process that started a daemon exits
 _LEAVES_BUSY = 3.0  # the same for one that waits for a CPU
 _SCANS = 4  # of /proc, one after another, that must all find nothing; see ``_belonging``
@@ -167,6 +168,7 @@ class Processes:
             if now < self._next_round:
                 return
             self._queue, self._next_round = self._ranked(alive), now + _AGAIN
+            self._wake(now)
         if not self._queue:
             return
         process = self._all[self._queue.pop(0)]
@@ -211,6 +213,13 @@ class Processes:
             pid: self._seen.get(pid, now) for pid in silent if has_agent(pid) or is_interpreter(pid)
         }
         return any(now < since + _STARTS for since in self._seen.values())
+
+    def _wake(self, now: float) -> None:
+        """Let those with an agent report that have not: C code (uWSGI's) forks without Python's hooks."""
+        self._any_starting(now)
+        for pid, since in self._seen.items():
+            if now > since + _SILENT and send(pid, SIGNAL):
+                self._seen[pid] = now
 
     # where nothing is probed
 

@@ -354,6 +354,32 @@ def test_a_helper_that_uses_gevent_and_ends(run, write):
     assert answer.cause == ("pyopenssl-unpatched-select", "app.py:6"), answer
 
 
+# uWSGI: its master loads the application, forks in C without Python's hooks, and runs no Python any more
+
+FORKED_IN_C = """\
+import ctypes
+c = ctypes.PyDLL(None)
+if c.fork():
+    c.wait(None)
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "verdict"),
+    [
+        (PATCH + "import requests\n", "import gevent; gevent.sleep(60)\n", "concurrent"),
+        ("import requests\n", "import gevent; gevent.sleep(60)\n", "serialized"),
+        (PATCH, FETCH + "fetch()\n", "concurrent"),
+    ],
+    ids=["patched", "loads gevent", "fetches"],
+)
+def test_worker_that_was_forked_in_c_is_probed(run, write, before, after, verdict):
+    write("app", before + FORKED_IN_C + after)
+    answer = run("--json", "--after", "2s", "--", sys.executable, "app.py")
+    assert answer.out, answer
+    assert answer.json["verdict"] == verdict, answer
+
+
 # multiprocessing
 
 

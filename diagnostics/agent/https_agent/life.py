@@ -59,6 +59,7 @@ class Agent(object):
         self.spec = spec
         self.record = recorder.record
         self._sent = 0
+        self._pid = os.getpid()
         self._begun = False
         self._connected = False  # has tried HTTPS since gevent is in use
         self._fetch = None  # type: Optional[fetchers.Connecting]  # how it fetched then
@@ -97,6 +98,7 @@ class Agent(object):
     def tell(self, kind, **fields):
         # type: (str, **Any) -> None
         """Write a report into the outbox."""
+        self._heed_fork()
         self._sent += 1
         fields.update(kind=kind, pid=os.getpid(), ppid=os.getppid(), executable=sys.executable)
         text = json.dumps(fields, default=repr)
@@ -294,8 +296,15 @@ class Agent(object):
         if self._connected or choice.never_serves():
             self._at_exit()
 
+    def _heed_fork(self):
+        # type: () -> None
+        """Notice that this is a child that C code, such as uWSGI's, forked without Python's hooks."""
+        if self._pid != os.getpid() and "command" in self.spec["target"]:
+            self._after_fork()
+
     def _after_fork(self):
         # type: () -> None
+        self._pid = os.getpid()
         self._connected, self._fetch, self._asked, self._scheduled = False, None, 0.0, False
         self._threads = self._tasks = self._besides = self.record.off_sockets = None
         self._besides_in_greenlet = False
@@ -332,6 +341,7 @@ class Agent(object):
 
     def _on_connection(self, frame, wrapped=None):
         # type: (Optional[FrameType], Any) -> None
+        self._heed_fork()
         if self._begun:
             self._delay_connection(frame)
             return
@@ -426,6 +436,7 @@ class Agent(object):
 
     def _on_signal(self, number, frame):
         # type: (int, Optional[FrameType]) -> None
+        self._heed_fork()
         if self._begun:
             if self._arrivals is not None:
                 self.tell("later", why="its greenlets are watched still")

@@ -305,7 +305,7 @@ KNOWN = (
     ),
     Mutant(
         "a client that is loaded is not measured where greenlets were seen with another one",
-        "a program that has looked with urllib whether a host is there, and goes on, is called concurrent",
+        "a program that has looked with urllib for its host, and goes on, is called concurrent",
         "Agent._of_greenlets",
         "other is None and found is not None and (not self._left) and (not besides.is_raw())",
         "False",
