@@ -101,7 +101,11 @@ def diagnose(
     notes = []
     if seen.start is not None:
         why = redact(seen.start.why)
-        notes = [f"{seen.start.shown} was started again by itself, with the diagnostics, since {why}"]
+        empty = "; it had no standard input: that was a pipe or the like, which cannot be read again"
+        empty = empty if seen.start.input == "" else ""
+        notes = [
+            f"{seen.start.shown} was started again by itself, with the diagnostics, since {why}{empty}"
+        ]
     notes += [
         f"part of the recording is missing, please report: {each}" for each in seen.seen.get("faults", ())
     ]

@@ -29,6 +29,10 @@ _INTERVAL = 0.08  # seconds between two scans of a check
 _SETTLES = 5.0  # seconds in which a program that is no Python by its name may load one
 _SELDOM = 1.0  # seconds between two looks at it afterwards
 _LEAVE_OUT_S = "leave -S out, or check its module with --app MODULE"
+_PROGRAM_WAS_READ = (
+    "it has read its program from a pipe or a here-document, which cannot be read again: put that into a"
+    " file, and start it with the name of the file"
+)
 _GEVENT = "/gevent/"  # in the paths of the compiled modules
 _EMBEDDED = ("/libpython", "/libpypy", "/_MEI", _GEVENT)
 
@@ -176,6 +180,8 @@ class Missed:
             env = _plain(env, self._way)
             start = Start(argv, env, folder, file, why, _user(pid), self._input_of(pid))
             advice = "check its module with --app MODULE"
+            if start.input == "" and entrance.reads_program(argv):
+                start, advice = None, _PROGRAM_WAS_READ
         self._all[seen] = MissedProcess(pid, parent, argv, why, advice, start)
 
     def _input_of(self, pid: int) -> str | None:
@@ -183,7 +189,10 @@ class Missed:
         found = _input(pid)
         if found is None or self._input is None or os.path.samestat(found, self._input):
             return None
-        return _link(pid, "fd/0") if stat.S_ISREG(found.st_mode) else ""
+        # Some shells write a here-document into a file without a name.
+        is_file = stat.S_ISREG(found.st_mode) and found.st_nlink
+        is_empty = os.path.samestat(found, os.stat(os.devnull))
+        return _link(pid, "fd/0") if is_file or is_empty else ""
 
     def _has_mark(self, pid: int) -> bool:
         return f"{entrance.VARIABLE}={self._way.spec}" in _words(pid, "environ")

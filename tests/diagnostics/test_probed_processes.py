@@ -359,8 +359,9 @@ def test_a_helper_that_uses_gevent_and_ends(run, write):
 FORKED_IN_C = """\
 import ctypes
 c = ctypes.PyDLL(None)
+lock = ctypes.create_string_buffer(64)
 if c.fork():
-    c.wait(None)
+    while True: c.pthread_mutex_lock(lock)  # the second one is not interrupted by signals
 """
 
 

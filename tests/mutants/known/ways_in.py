@@ -63,13 +63,13 @@ KNOWN = (
         (f"{WAYS}test_patched_launcher_that_fetches_nothing[env-i--serial]",),
     ),
     Mutant(
-        "a child that C code has forked goes for its parent",
+        "a child that C code has forked is not asked",
         "the workers of uWSGI with --master are not probed",
-        "Agent._heed_fork",
-        "self._pid != os.getpid()",
+        "Processes._wake",
+        "now > since + _SILENT",
         "False",
         (
-            "tests/diagnostics/test_probed_processes.py::test_worker_that_was_forked_in_c_is_probed[loads gevent]",
+            "tests/diagnostics/test_probed_processes.py::test_worker_that_was_forked_in_c_is_probed[patched]",
         ),
     ),
     Mutant(
