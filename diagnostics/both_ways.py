@@ -162,14 +162,16 @@ def shown(seen: Observation, verdict: str) -> str:
             f"it was not seen whether greenlets share the client: measured with {_number(seen)},"
             " and with one for each"
         )
-    if sharing["many"] == 1 and sharing["seen"] == 1 and verdict == "concurrent":
+    few = sharing["seen"]
+    if sharing["many"] == 1 and 1 <= few <= _SOME and verdict == "concurrent":
         reached, idle = seen.seen.get("reached"), sharing.get("idle", [])
         later = f"from {where(reached, seen.facts)} on" if reached else "later"
         others = f" while {len(idle)} waited{ending('at', where(idle[0], seen.facts))}" if idle else ""
         others += ", for work or for their turn" if idle else ""
+        who = "one greenlet was" if few == 1 else f"{few} greenlets were"
         return (
-            f"until the probe began, no more than one greenlet was seen to fetch{_at(seen)}{others}:"
-            f" measured was what its client does for several; what the program does {later} is not known"
+            f"until the probe began, no more than {who} seen to fetch{_at(seen)}{others}: measured was what"
+            f" its client does for several; what the program does {later} is not known"
         )
     others = _others(seen) if verdict == "concurrent" else ""
     if sharing["many"] == 1:

@@ -182,3 +182,9 @@ def test_client_that_gevent_does_not_make_concurrent_was_not_measured(run, write
     assert (answer.code, answer.cause) == (4, ("foreign-client", "app.py:2")), answer
     said = run("--", sys.executable, "app.py").out
     assert "FAIL  HTTPS of the program was not measured: the client that is loaded, pycurl, is not" in said
+
+
+def test_insecure_is_for_a_url(run):
+    for target in (["--style", "requests"], ["--app", "app"], ["--", "true"]):
+        answer = run("--insecure", *target)
+        assert (answer.code, "--insecure is for --url" in answer.line) == (2, True), answer

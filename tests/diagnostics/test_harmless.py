@@ -29,7 +29,7 @@ while not monkey.is_module_patched("select"):
 """
 FETCH = """\
 import gevent, requests
-gevent.joinall([gevent.spawn(requests.get, "https://localhost:9/") for _ in range(3)])
+gevent.joinall([gevent.spawn(requests.get, "https://localhost:9/") for _ in range(4)])
 """
 
 

@@ -33,7 +33,7 @@ import requests
 def fetch():
     requests.get("https://localhost:9/", timeout=30)
 
-gevent.joinall([gevent.spawn(fetch) for _ in range(3)])
+gevent.joinall([gevent.spawn(fetch) for _ in range(4)])
 """
 SCRIPTS = {
     "sets-PYTHONPATH": "export PYTHONPATH=src\nexec {python} {program}\n",

@@ -88,6 +88,7 @@ class Agent(object):
         self._left = None  # type: Optional[Dict[str, Any]]  # what the program had done, where it ends
         self._asked = 0.0  # time of the controller's first signal
         self._scheduled = False  # a greenlet was started to probe
+        self._importing = None  # type: Optional[Dict[str, Any]]  # where, if it is probed during an import
         # The greenlets that existed before the probe. Weak references, since an id may be reused later.
         self._bystanders = []  # type: List[weakref.ref[Any]]
         self._running = None  # type: Optional[probe.Probe]
@@ -150,6 +151,7 @@ class Agent(object):
             result["foreign"] = foreign
             result["unlike"] = self._unlike
             result["unseen"] = unseen
+            result["importing"] = self._importing
             result["off_sockets"] = self.record.off_sockets
             result["made"] = self._made
             result["prefixes"] = self._prefixes
@@ -458,9 +460,12 @@ class Agent(object):
     def _postpones(self, frame):
         # type: (Optional[FrameType]) -> bool
         """Return whether this process must not be probed yet; tell the controller why."""
+        self._importing = None
         why = choice.obstacle(frame) if self._is_chosen() else _ANOTHER
         if why.startswith(choice.IMPORTS) and clocks.clock() - self._asked > _IMPORTS:
-            why = "" if choice.uses_gevent() else choice.UNUSED  # the program works during an import
+            # The program works during an import, or that never returns.
+            self._importing = dict(whereabouts.told(frame), module=why[len(choice.IMPORTS) :])
+            why = "" if choice.uses_gevent() else choice.UNUSED
         why = why or sampler.no_threads()
         if self._pool_threads.is_undecided and clocks.clock() - self._asked < _WATCHES:
             why = why or "its threads are watched still"
