@@ -122,8 +122,8 @@ def test_what_is_trusted_stays_so_where_no_variable_says_it(run, tmp_path, meeti
     answer = run("--json", *asked, env=env)
     assert (answer.code, answer.json["verdict"]) == (0, "concurrent"), answer
     # What the command fetches is by requests.get: its session is another client.
-    others = ["session (own.py)" in note for note in answer.json["notes"]]
-    assert others == [True] * (target == "command"), answer
+    others = any("session (own.py)" in note for note in answer.json["notes"])
+    assert others == (target == "command"), answer
     assert int((tmp_path / "counted").read_text()) >= loaded + 1  # the probe's
 
 
