@@ -31,6 +31,8 @@ _CLIENTS = re.compile(r"-packages/(requests|urllib3|httpx2?|httpcore2?|geventhtt
 
 def settled(question: Question, seen: Observation) -> Observation:
     """Return ``seen`` as it is where both measurements agree; raise ProbeError where they do not."""
+    if "too" in seen.result:
+        return _with_both(question, seen)
     other = seen.result.get("other")
     if other is None:
         return seen
@@ -51,6 +53,23 @@ def settled(question: Question, seen: Observation) -> Observation:
     raise ProbeError(
         f"{question.target.shown}: no verdict: with {_number(seen)} HTTPS is {one},"
         f" with one for each it is {each}, and {who}; {_ADVICE}"
+    )
+
+
+def _with_both(question: Question, seen: Observation) -> Observation:
+    """Return ``seen``, where what the program may use later is like what its greenlets were seen to use.
+
+    Raise ProbeError where it is not.
+    """
+    too = seen.result["too"]
+    found = judge(question, seen), judge(question, replace(seen, result={**seen.result, **too}))
+    if found[0].verdict == found[1].verdict:
+        return seen
+    one, other = map(_told, found)
+    raise ProbeError(
+        f"{question.target.shown}: no verdict: with {seen.result.get('name')}, which its greenlets were"
+        f" seen{_at(seen)} to use, HTTPS is {one}, and with {too.get('name')}, which it has as well, it is"
+        f" {other}; {_ADVICE}"
     )
 
 
@@ -143,14 +162,16 @@ def shown(seen: Observation, verdict: str) -> str:
             f"it was not seen whether greenlets share the client: measured with {_number(seen)},"
             " and with one for each"
         )
-    if sharing["many"] == 1 and sharing["seen"] == 1 and verdict == "concurrent":
+    few = sharing["seen"]
+    if sharing["many"] == 1 and 1 <= few <= _SOME and verdict == "concurrent":
         reached, idle = seen.seen.get("reached"), sharing.get("idle", [])
         later = f"from {where(reached, seen.facts)} on" if reached else "later"
         others = f" while {len(idle)} waited{ending('at', where(idle[0], seen.facts))}" if idle else ""
         others += ", for work or for their turn" if idle else ""
+        who = "one greenlet was" if few == 1 else f"{few} greenlets were"
         return (
-            f"until the probe began, no more than one greenlet was seen to fetch{_at(seen)}{others}:"
-            f" measured was what its client does for several; what the program does {later} is not known"
+            f"until the probe began, no more than {who} seen to fetch{_at(seen)}{others}: measured was what"
+            f" its client does for several; what the program does {later} is not known"
         )
     others = _others(seen) if verdict == "concurrent" else ""
     if sharing["many"] == 1:

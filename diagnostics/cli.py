@@ -81,7 +81,7 @@ def _cli() -> None:
 )
 @click.option("--url", default="", help="Probe this URL, not the built-in server.")
 @click.option("--cacert", type=click.Path(exists=True, dir_okay=False), help="The CA of --url.")
-@click.option("--insecure", is_flag=True, help="Do not verify certificates.")
+@click.option("--insecure", is_flag=True, help="Do not verify the certificate of --url.")
 @click.option("--requests", type=click.IntRange(2, 10_000), default=10, help="Concurrent GETs. [10]")
 @click.option("--delay", type=_Seconds(), default=0.2, help="Delay of each response. [0.2s]")
 @click.option("--fix", is_flag=True, help="Measure again with each remedy.")
@@ -118,6 +118,10 @@ def _check(
         raise UsageError(f"--url: {told['url']} is not an https:// URL")
     if app and not all(part.isidentifier() for part in app.replace(":", ".", 1).split(".")):
         raise UsageError(f"--app: {app} is not MODULE or MODULE:CALLABLE")
+    if told["insecure"] and not told["url"]:
+        raise UsageError(
+            "--insecure is for --url: the certificate of the built-in server is trusted without it"
+        )
     from diagnostics.reports.files import ReportFiles
     from diagnostics.standard_input import StandardInput
 

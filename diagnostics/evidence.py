@@ -87,8 +87,11 @@ class Case:
     def event_at(self, event: dict[str, Any] | None, text: bool = True) -> str:
         """Return where ``event`` was called from, without gevent's own code and the import machinery.
 
-        Without ``text``, the text of a line that is in no file is left out.
+        Without ``text``, the text of a line that is in no file is left out. C code that calls has no place,
+        as that of uWSGI.
         """
+        if event and not (event["caller"] or event["user"] or event["stack"]):
+            return "compiled code"
         if event and not text and (spot := event["caller"] or event["user"]):
             return self.line(str(spot[0]), spot[1])
         if event and event["stack"] and not (event["caller"] or event["user"]):

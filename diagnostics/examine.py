@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from diagnostics import both_ways, handlers
+from diagnostics import both_ways, handlers, stuck
 from diagnostics.causes import explain
 from diagnostics.errors import ProbeError
 from diagnostics.evidence import Case
@@ -101,7 +101,11 @@ def diagnose(
     notes = []
     if seen.start is not None:
         why = redact(seen.start.why)
-        notes = [f"{seen.start.shown} was started again by itself, with the diagnostics, since {why}"]
+        empty = "; it had no standard input: that was a pipe or the like, which cannot be read again"
+        empty = empty if seen.start.input == "" else ""
+        notes = [
+            f"{seen.start.shown} was started again by itself, with the diagnostics, since {why}{empty}"
+        ]
     notes += [
         f"part of the recording is missing, please report: {each}" for each in seen.seen.get("faults", ())
     ]
@@ -116,6 +120,13 @@ def diagnose(
         notes.append(
             f"the program has tried no HTTPS connection{but}: measured was {seen.result.get('name')};"
             " name a fetch of it with --app"
+        )
+    if importing := seen.result.get("importing"):
+        facts = {**importing["facts"], "started": seen.facts["started"]}
+        at = stuck.place({**importing, "facts": facts}) or "no line of Python"
+        notes.append(
+            f"probed while it was still importing {importing['module']}: that is at {at}, and what comes"
+            " after it is not known"
         )
     app, name = question.target.app, seen.result.get("name")
     if ":" in app and name != app:

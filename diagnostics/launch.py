@@ -445,11 +445,13 @@ class _Watch:
 
         Raises ProbeError where it ended with an error, and had fetched nothing.
         """
-        left = measured.get("left")
+        left, notes = measured.get("left"), []
+        if self._missed is not None and self._missed.with_gevent:
+            notes.append(f"{self._missed.told(advice=False)}: what it fetches was not measured")
         if left is None or left["broken"] or not self._question.target.command:
-            return []
+            return notes
         self._let_end()
-        notes, code = [], self._process.poll() or 0  # below 0: killed, perhaps since it was probed
+        code = self._process.poll() or 0  # below 0: killed, perhaps since it was probed
         if code > 0 and not left["connected"]:
             raise ProbeError(
                 f"{self._shown} ended with exit code {code}, before it made an HTTPS connection"
@@ -499,13 +501,8 @@ class _Watch:
     def _check_command(self, now: float) -> None:
         """Query the processes of a command; raise ProbeError when there is nothing to wait for."""
         missed = self._missed
-        if missed is not None and missed.with_gevent and not self._processes.loads_gevent:
-            # A process that has the agent may still load gevent, until --after.
-            alone = now > missed.with_gevent[0].gevent + _SETTLES and not self._processes.any_alive(now)
-            if alone or now > self._due:
-                self._start_again()
-            if now > self._due + (0.0 if alone else _UNLOADED):
-                raise self._unentered()
+        if missed is not None and missed.with_gevent and not self._processes.fetches:
+            self._check_missed(missed, now)
         if not self._processes.known:
             waits = _UNLOADED if missed is not None and missed.every else _UNHEARD
             if now > self._due + waits:
@@ -531,6 +528,22 @@ class _Watch:
             return
         self._processes.ask(now, now > self._due)
 
+    def _check_missed(self, missed: Missed, now: float) -> None:
+        """Start what has loaded gevent without the agent, where nothing with it has fetched.
+
+        What has the agent may still load gevent, or fetch, until --after. One that only starts others may
+        have loaded it, too, and is not the program.
+        """
+        idle = self._processes.loads_gevent
+        alone = now > missed.with_gevent[0].gevent + _SETTLES and not self._processes.any_alive(now)
+        ends = idle and self._processes.come_to_end(now)
+        due = now > self._due
+        if alone or ends or due:
+            self._start_again()
+        late = now > self._due + (0.0 if alone else _UNLOADED)
+        if ends or (due if idle else late):
+            raise self._unentered()
+
     def _start_again(self, any_of_them: bool = False) -> None:
         """Have the process started again that has no agent, where there is one and that is possible."""
         found = self._missed.to_start(any_of_them) if self._missed is not None and self._may_start else None
@@ -540,7 +553,8 @@ class _Watch:
     def _unentered(self) -> ProbeError:
         """Return the error for a command whose processes with gevent have no agent."""
         told = self._missed.told() if self._missed is not None else ""
-        return ProbeError(f"{self._shown}: {told}{self._last_output()}")
+        others = "; what they are in has tried no HTTPS connection" if self._processes.loads_gevent else ""
+        return ProbeError(f"{self._shown}: {told}{others}{self._last_output()}")
 
     def _and_missed(self) -> str:
         """Return what is to be added where it is said that nothing could be probed."""
@@ -602,7 +616,7 @@ class _Watch:
         missed = self._missed
         if missed is not None and not self._processes.prober:
             self._start_again(any_of_them=not code and not self._processes.known)
-            if missed.with_gevent and not self._processes.loads_gevent:
+            if missed.with_gevent and not self._processes.fetches:
                 return self._unentered()
         if raised := self._processes.raised:
             text = redact(" ".join(raised["text"].split())) + _place(raised)

@@ -29,6 +29,10 @@ _INTERVAL = 0.08  # seconds between two scans of a check
 _SETTLES = 5.0  # seconds in which a program that is no Python by its name may load one
 _SELDOM = 1.0  # seconds between two looks at it afterwards
 _LEAVE_OUT_S = "leave -S out, or check its module with --app MODULE"
+_PROGRAM_WAS_READ = (
+    "it has read its program from a pipe or a here-document, which cannot be read again: put that into a"
+    " file, and start it with the name of the file"
+)
 _GEVENT = "/gevent/"  # in the paths of the compiled modules
 _EMBEDDED = ("/libpython", "/libpypy", "/_MEI", _GEVENT)
 
@@ -124,6 +128,8 @@ class Missed:
         if seen not in self._all:
             self._note(seen, parent, now)
         missed = self._all.get(seen)
+        if missed is not None and missed.start is None and has_agent(pid):
+            self._all[seen] = missed = None  # it had mapped its interpreter, and not started it yet
         if missed is not None and not missed.gevent and _maps(pid, (_GEVENT,)):
             missed.gevent = now
 
@@ -174,6 +180,8 @@ class Missed:
             env = _plain(env, self._way)
             start = Start(argv, env, folder, file, why, _user(pid), self._input_of(pid))
             advice = "check its module with --app MODULE"
+            if start.input == "" and entrance.reads_program(argv):
+                start, advice = None, _PROGRAM_WAS_READ
         self._all[seen] = MissedProcess(pid, parent, argv, why, advice, start)
 
     def _input_of(self, pid: int) -> str | None:
@@ -181,7 +189,10 @@ class Missed:
         found = _input(pid)
         if found is None or self._input is None or os.path.samestat(found, self._input):
             return None
-        return _link(pid, "fd/0") if stat.S_ISREG(found.st_mode) else ""
+        # Some shells write a here-document into a file without a name.
+        is_file = stat.S_ISREG(found.st_mode) and found.st_nlink
+        is_empty = os.path.samestat(found, os.stat(os.devnull))
+        return _link(pid, "fd/0") if is_file or is_empty else ""
 
     def _has_mark(self, pid: int) -> bool:
         return f"{entrance.VARIABLE}={self._way.spec}" in _words(pid, "environ")
@@ -215,10 +226,11 @@ class Missed:
     def to_start(self, any_of_them: bool = False) -> MissedProcess | None:
         """Return the one to start again; None if there is none.
 
-        It is one that has loaded gevent, or an interpreter above it: what a Python starts has the agent.
-        With ``any_of_them`` one without gevent is better than none.
+        It is one that has loaded gevent, rather one that still runs, or an interpreter above it: what a
+        Python starts has the agent. With ``any_of_them`` one without gevent is better than none.
         """
-        for candidates in (self.with_gevent, self.every[::-1] if any_of_them else []):
+        loaded = sorted(self.with_gevent, key=lambda each: each.ended)
+        for candidates in (loaded, self.every[::-1] if any_of_them else []):
             for each in candidates:
                 chain = [other for other in self._above(each) if other.start is not None]
                 if chain:

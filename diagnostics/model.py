@@ -288,6 +288,13 @@ class Diagnosis:
         return next((each for each in self.excerpts if each.where == where), None)
 
     @property
+    def unmeasured(self) -> bool:
+        """Return whether it is only known that the program fetches with a client that was not measured."""
+        return self.verdict == "error" and any(each.code == "foreign-client" for each in self.causes[:1])
+
+    @property
     def exit_code(self) -> int:
-        """0 concurrent, 1 serialized, 3 HTTPS does not work."""
+        """0 concurrent, 1 serialized, 3 HTTPS does not work, 4 the program's client was not measured."""
+        if self.unmeasured:
+            return 4
         return {"concurrent": 0, "serialized": 1, "error": 3}[self.verdict]

@@ -25,6 +25,7 @@ __all__ = ["Processes", "end_all", "has_agent", "is_alive", "is_interpreter", "s
 _REACTS = 2.0  # seconds within which a process responds to the signal
 _AGAIN = 0.5  # seconds between two rounds of queries
 _STARTS = 10.0  # seconds within which a new interpreter sends its "hello" report
+_SILENT = 1.0  # seconds after which a process with an agent that has not reported is woken
 _LEAVES = 0.5  # seconds within which a process that started a daemon exits
 _LEAVES_BUSY = 3.0  # the same for one that waits for a CPU
 _SCANS = 4  # of /proc, one after another, that must all find nothing; see ``_belonging``
@@ -128,15 +129,24 @@ class Processes:
                 leaves = _LEAVES if any(map(_is_waiting, continuing)) else _LEAVES_BUSY
                 if continuing and now > process.since + leaves:
                     self._answer(process, "end")
-        ending = [each for each in alive if each.ends and not each.answered]
-        rest = [each for each in alive if not each.ends and not each.over and (each.forked or each.gevent)]
-        if ending and not (rest or any(map(self._continuing, ending)) or self._any_starting(now)):
-            above = {pid for each in ending for pid in each.above}
-            self._answer(
-                min(ending, key=lambda each: (not each.connected, each.pid in above, each.pid)), "probe"
-            )
+        last = self._last(now, alive)
+        if last is not None:
+            self._answer(last, "probe")
         elif due:
             self._ask_next(now, alive)
+
+    def come_to_end(self, now: float) -> bool:
+        """Return whether the next thing is to let one probe that is about to exit."""
+        return self._last(now, self._alive()) is not None
+
+    def _last(self, now: float, alive: list[_Process]) -> _Process | None:
+        """Return the process to probe at its end, since no other can be; None if there is none."""
+        ending = [each for each in alive if each.ends and not each.answered]
+        rest = [each for each in alive if not each.ends and not each.over and (each.forked or each.gevent)]
+        if not ending or rest or any(map(self._continuing, ending)) or self._any_starting(now):
+            return None
+        above = {pid for each in ending for pid in each.above}
+        return min(ending, key=lambda each: (not each.connected, each.pid in above, each.pid))
 
     def _continuing(self, process: _Process) -> list[int]:
         """Return the ancestors of a helper that continue to run, none of another process.
@@ -158,6 +168,7 @@ class Processes:
             if now < self._next_round:
                 return
             self._queue, self._next_round = self._ranked(alive), now + _AGAIN
+            self._wake(now)
         if not self._queue:
             return
         process = self._all[self._queue.pop(0)]
@@ -203,6 +214,13 @@ class Processes:
         }
         return any(now < since + _STARTS for since in self._seen.values())
 
+    def _wake(self, now: float) -> None:
+        """Let those with an agent report that have not: C code (uWSGI's) forks without Python's hooks."""
+        self._any_starting(now)
+        for pid, since in self._seen.items():
+            if now > since + _SILENT and send(pid, SIGNAL):
+                self._seen[pid] = now
+
     # where nothing is probed
 
     def used(self) -> float:
@@ -233,6 +251,11 @@ class Processes:
     def loads_gevent(self) -> bool:
         """Return True if one of them has loaded gevent."""
         return any(each.gevent for each in self._all.values())
+
+    @property
+    def fetches(self) -> bool:
+        """Return True if one of them has tried an HTTPS connection with gevent in use."""
+        return any(each.connected for each in self._all.values())
 
     def leave_unused(self, since: float) -> bool:
         """Return True if every running process has loaded gevent but not used it, since before ``since``.

@@ -66,6 +66,8 @@ def headline(found: Diagnosis) -> str:
             f"{found.requests} requests without a delay, which open connections, took {found.wall_s:.2f} s"
         )
     ratio = f"(concurrency {found.concurrency:.1f} of {found.requests})"
+    if found.unmeasured:
+        return f"HTTPS of the program was not measured: {found.error}"
     for cause in found.causes:
         if cause.code == "no-request":
             return f"HTTPS was not measured: {cause.summary}"

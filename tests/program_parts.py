@@ -12,16 +12,19 @@ import urllib3.contrib.pyopenssl
 urllib3.contrib.pyopenssl.inject_into_urllib3()  # <- where
 """
 
-# Its connection is refused. For Python 2.7, too.
+# Its connection is refused. With requests where that is loaded: it is what the program uses then. For
+# Python 2.7, too.
 FETCH = """\
+import sys
 try:
     from urllib.request import urlopen
 except ImportError:
     from urllib2 import urlopen
 
 def fetch():
+    get = sys.modules["requests"].get if "requests" in sys.modules else urlopen
     try:
-        urlopen("https://localhost:9/", timeout=5)
+        get("https://localhost:9/", timeout=5)
     except IOError:
         pass
 """

@@ -1,10 +1,12 @@
-"""Its TLS is none of a client's that is known: of sockets, of smtplib; requests is loaded, too."""
+"""Its TLS is of no loaded client: of sockets, smtplib, urllib, http.client; requests is loaded, too."""
 
 import contextlib
+import http.client
 import smtplib
 import socket
 import ssl
 import sys
+import urllib.request
 
 early = ssl.create_default_context()  # until `patch_all` this is the standard library's
 
@@ -42,6 +44,14 @@ def by_smtp():
     smtplib.SMTP_SSL("127.0.0.1", SERVER.server_port, context=late)
 
 
+def by_opener(context):
+    urllib.request.urlopen(HOST, context=context)
+
+
+def by_connection(context):
+    http.client.HTTPSConnection("localhost", 9, context=context).request("GET", "/")
+
+
 def fetch_all(get):
     def one():
         with contextlib.suppress(OSError, TypeError, smtplib.SMTPException):
@@ -54,6 +64,9 @@ def main():
     kind = sys.argv[1]
     if kind == "both":
         gevent.spawn(by_socket, late).join()
+    if kind == "look":
+        with contextlib.suppress(OSError):
+            gevent.spawn(by_opener, late).join()
     if kind == "settings":
         with contextlib.suppress(OSError):
             by_socket(late)
@@ -61,9 +74,13 @@ def main():
         {
             "early": lambda: by_socket(early),
             "late": lambda: by_socket(late),
+            "opener": lambda: by_opener(early),
+            "connection": lambda: by_connection(early),
+            "late opener": lambda: by_opener(late),
             "turn": in_turn,
             "library": by_smtp,
             "both": lambda: NARROW.get(HOST),
+            "look": lambda: NARROW.get(HOST),
             "settings": lambda: NARROW.get(HOST),
         }[kind]
     )
@@ -81,12 +98,27 @@ RUNS = [
     {
         "name": "early",
         "COMMAND": ["python", "tls_of_its_own.py", "early"],
-        "EXPECT": {"verdict": "error", "cause": "context-before-patching", "where": "tls_of_its_own.py:9"},
+        "EXPECT": {"verdict": "error", "cause": "context-before-patching", "where": "tls_of_its_own.py:11"},
     },
     {
         "name": "late",
         "COMMAND": ["python", "tls_of_its_own.py", "late"],
-        "EXPECT": {"verdict": "none", "error": "*opens TLS connections itself at tls_of_its_own.py:31*"},
+        "EXPECT": {"verdict": "none", "error": "*opens TLS connections itself at tls_of_its_own.py:33*"},
+    },
+    {
+        "name": "opener",
+        "COMMAND": ["python", "tls_of_its_own.py", "opener"],
+        "EXPECT": {"verdict": "error", "cause": "context-before-patching", "where": "tls_of_its_own.py:11"},
+    },
+    {
+        "name": "connection",
+        "COMMAND": ["python", "tls_of_its_own.py", "connection"],
+        "EXPECT": {"verdict": "error", "cause": "context-before-patching", "where": "tls_of_its_own.py:11"},
+    },
+    {
+        "name": "late opener",
+        "COMMAND": ["python", "tls_of_its_own.py", "late opener"],
+        "EXPECT": {"verdict": "concurrent"},
     },
     {
         "name": "turn",
@@ -96,16 +128,21 @@ RUNS = [
     {
         "name": "library",
         "COMMAND": ["python", "tls_of_its_own.py", "library"],
-        "EXPECT": {"verdict": "none", "error": "*opens TLS connections itself at tls_of_its_own.py:42*"},
+        "EXPECT": {"verdict": "none", "error": "*opens TLS connections itself at tls_of_its_own.py:44*"},
     },
     {
         "name": "both",
         "COMMAND": ["python", "tls_of_its_own.py", "both"],
-        "EXPECT": {"verdict": "serialized", "cause": "pool-of-one", "where": "tls_of_its_own.py:26"},
+        "EXPECT": {"verdict": "serialized", "cause": "pool-of-one", "where": "tls_of_its_own.py:28"},
     },
     {
         "name": "settings",
         "COMMAND": ["python", "tls_of_its_own.py", "settings"],
-        "EXPECT": {"verdict": "serialized", "cause": "pool-of-one", "where": "tls_of_its_own.py:26"},
+        "EXPECT": {"verdict": "serialized", "cause": "pool-of-one", "where": "tls_of_its_own.py:28"},
+    },
+    {
+        "name": "look",
+        "COMMAND": ["python", "tls_of_its_own.py", "look"],
+        "EXPECT": {"verdict": "serialized", "cause": "pool-of-one", "where": "tls_of_its_own.py:28"},
     },
 ]

@@ -173,3 +173,18 @@ def test_command_that_ends_without_a_fetch(run, write):
     answer = run("--json", "--", sys.executable, "app.py")
     assert answer.code == 0
     assert any("has tried no HTTPS connection" in each for each in answer.json["notes"])
+
+
+def test_client_that_gevent_does_not_make_concurrent_was_not_measured(run, write):
+    write("pycurl", "")
+    write("app", "from gevent import monkey; monkey.patch_all()\nimport gevent, pycurl; gevent.sleep(0)\n")
+    answer = run("--json", "--", sys.executable, "app.py")
+    assert (answer.code, answer.cause) == (4, ("foreign-client", "app.py:2")), answer
+    said = run("--", sys.executable, "app.py").out
+    assert "FAIL  HTTPS of the program was not measured: the client that is loaded, pycurl, is not" in said
+
+
+def test_insecure_is_for_a_url(run):
+    for target in (["--style", "requests"], ["--app", "app"], ["--", "true"]):
+        answer = run("--insecure", *target)
+        assert (answer.code, "--insecure is for --url" in answer.line) == (2, True), answer

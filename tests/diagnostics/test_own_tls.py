@@ -116,3 +116,58 @@ def test_client_that_is_used_beside_an_event_loop_is_measured(run, write):
     answer = check(run, write, PATCHED + LOOP + "asyncio.run(stream())\ngevent.spawn(get).join()\n")
     assert (answer.code, answer.json["verdict"]) == (0, "concurrent"), answer
     assert not any("event loop" in note for note in answer.json["notes"]), answer
+
+
+STANDARD = """\
+import contextlib, http.client, urllib.request
+
+def by_opener(context):
+    with contextlib.suppress(OSError, TypeError, http.client.HTTPException):
+        urllib.request.urlopen("https://localhost:9/", context=context)
+
+def by_connection(context):
+    with contextlib.suppress(OSError, TypeError, http.client.HTTPException):
+        http.client.HTTPSConnection("localhost", 9, context=context).request("GET", "/")
+
+"""
+
+
+@pytest.mark.parametrize("fetch", ["by_opener", "by_connection"])
+@pytest.mark.parametrize(
+    "end", ["", "while True: gevent.sleep(0.1)\n", "late = early\n"], ids=["ends", "goes on", "settings"]
+)
+def test_client_of_the_standard_library_is_measured_where_a_loaded_one_is_unused(run, write, fetch, end):
+    first = "get()\n" if end == "late = early\n" else ""
+    spawns = f"gevent.joinall([gevent.spawn({fetch}, early) for _ in range(10)])\n"
+    answer = check(run, write, TWICE + STANDARD + first + spawns + end)
+    assert answer.code == 3, answer
+    assert answer.cause == ("context-before-patching", "prog.py:2")
+
+
+@pytest.mark.parametrize("fetch", ["by_opener", "by_connection"])
+def test_healthy_client_of_the_standard_library_is_the_programs(run, write, fetch):
+    spawns = f"gevent.joinall([gevent.spawn({fetch}, late) for _ in range(10)])\n"
+    answer = check(run, write, PATCHED + STANDARD + spawns)
+    assert (answer.code, answer.json["verdict"], answer.json["notes"]) == (0, "concurrent", []), answer
+
+
+def test_client_that_is_used_besides_one_of_the_standard_library_is_measured(run, write):
+    spawns = "[gevent.spawn(by_opener, late)] + [gevent.spawn(get) for _ in range(9)]"
+    answer = check(run, write, PATCHED + STANDARD + f"gevent.joinall({spawns})\n")
+    assert (answer.code, answer.json["verdict"]) == (0, "concurrent"), answer
+    said = "measured was requests.get: what the program fetches at prog.py:26 was not; name --app for that"
+    assert said in answer.json["notes"]
+
+
+def test_client_that_a_program_has_and_may_use_later_is_measured_as_well(run, write):
+    end = """\
+from requests.adapters import HTTPAdapter
+CLIENT = requests.Session()
+CLIENT.mount("https://", HTTPAdapter(pool_maxsize=1, pool_block=True))
+gevent.spawn(by_opener, late).join()
+gevent.sleep(60)
+"""
+    answer = check(run, write, PATCHED + STANDARD + end)
+    assert answer.code == 4, answer
+    assert "with urllib, which its greenlets were seen (prog.py:26) to use, HTTPS is conc" in answer.line
+    assert "with requests.sessions.Session, which it has as well, it is serialized" in answer.line

@@ -354,6 +354,52 @@ def test_a_helper_that_uses_gevent_and_ends(run, write):
     assert answer.cause == ("pyopenssl-unpatched-select", "app.py:6"), answer
 
 
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_note_tells_of_a_program_that_was_seen_to_make_few_at_once(run, write, size):
+    text = "import gevent.pool, requests\npool = gevent.pool.Pool({})\ndef get(_):\n    {}\n    {}\n{}\n"
+    get = "try: requests.get('https://localhost:9/')", "except OSError: pass"
+    write("app", PATCH + text.format(size, *get, "pool.map(get, range(10))"))
+    answer = run("--json", "--", sys.executable, "app.py")
+    (note,) = answer.json["notes"]
+    who = "one greenlet was" if size == 1 else f"{size} greenlets were"
+    assert f"no more than {who} seen to fetch (app.py:5)" in note
+
+
+@pytest.mark.slow
+def test_note_tells_of_an_import_that_does_not_return(run, write):
+    write("boot", "import socket\ns = socket.create_server(('127.0.0.1', 0))\ns.accept()\n")
+    write("app", PATCH + "import gevent, requests, boot\n")
+    answer = run("--json", "--", sys.executable, "app.py")
+    assert any("still importing boot: that is at boot.py:3, in " in note for note in answer.json["notes"])
+
+
+# uWSGI: its master loads the application, forks in C without Python's hooks, and runs no Python any more
+
+FORKED_IN_C = """\
+import ctypes
+c = ctypes.PyDLL(None)
+lock = ctypes.create_string_buffer(64)
+if c.fork():
+    while True: c.pthread_mutex_lock(lock)  # the second one is not interrupted by signals
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "verdict"),
+    [
+        (PATCH + "import requests\n", "import gevent; gevent.sleep(60)\n", "concurrent"),
+        ("import requests\n", "import gevent; gevent.sleep(60)\n", "serialized"),
+        (PATCH, FETCH + "fetch()\n", "concurrent"),
+    ],
+    ids=["patched", "loads gevent", "fetches"],
+)
+def test_worker_that_was_forked_in_c_is_probed(run, write, before, after, verdict):
+    write("app", before + FORKED_IN_C + after)
+    answer = run("--json", "--after", "2s", "--", sys.executable, "app.py")
+    assert answer.out, answer
+    assert answer.json["verdict"] == verdict, answer
+
+
 # multiprocessing
 
 

@@ -69,6 +69,39 @@ def test_program_that_is_read_from_it(run, write, urls, tmp_path):
     assert [each["verdict"] for each in answer.json["remedies"]] == ["concurrent"]
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "cat program | env -i {python} -",
+        "PYTHONPATH=lib {python} -u << E\n{program}E",
+        "exec 0< program; rm program; env -i {python} -",
+    ],
+    ids=["pipe", "here-document", "file without a name"],
+)
+def test_program_that_a_script_pipes_cannot_be_read_again(run, tmp_path, line):
+    program = "from gevent import monkey; monkey.patch_all()\nimport gevent; gevent.sleep(1)\n"
+    (tmp_path / "program").write_text(program)
+    script = tmp_path / "start.sh"
+    script.write_text(line.format(python=sys.executable, program=program) + "\n")
+    answer = run("--", "sh", "start.sh")
+    assert answer.code == 4, answer
+    assert (
+        "it has read its program from a pipe or a here-document, which cannot be read again" in answer.line
+    )
+    assert "put that into a file" in answer.line
+
+
+def test_note_tells_of_a_pipe_that_is_not_there_again(run, write, urls):
+    write("app", PROGRAM)
+    script = urls.with_name("start.sh")
+    script.write_text(f"cat urls | env -i {sys.executable} app.py\n")
+    answer = run("--json", "--", "sh", "start.sh")
+    assert "it had no standard input: that was a pipe" in "".join(answer.json["notes"])
+    script.write_text(f"env -i {sys.executable} app.py < /dev/null\n")
+    answer = run("--json", "--", "sh", "start.sh")
+    assert "it had no standard input" not in "".join(answer.json["notes"])
+
+
 def test_pool_of_a_program_that_is_read_from_it(run):
     """Its text is not known, but the line is."""
     program = NARROW.replace(

@@ -33,7 +33,7 @@ import requests
 def fetch():
     requests.get("https://localhost:9/", timeout=30)
 
-gevent.joinall([gevent.spawn(fetch) for _ in range(3)])
+gevent.joinall([gevent.spawn(fetch) for _ in range(4)])
 """
 SCRIPTS = {
     "sets-PYTHONPATH": "export PYTHONPATH=src\nexec {python} {program}\n",
@@ -117,6 +117,50 @@ def test_python_that_executes_another_one(checked, write, program, kind, serial)
     write("starts", PYTHONS[kind].format(program=program(serial)))
     answer = checked([sys.executable, "starts.py"], serial)
     assert answer.json["notes"] == []  # the agent went on by itself
+
+
+LAUNCHER = """
+from gevent import monkey; monkey.patch_all()
+import subprocess, sys
+{before}
+subprocess.run(["sh", "start.sh"])
+{after}
+"""
+
+
+@pytest.mark.parametrize("serial", [pytest.param(False, marks=SLOW), True], ids=["healthy", "serial"])
+@pytest.mark.parametrize("after", ["", "import gevent; gevent.sleep(60)"])
+@pytest.mark.parametrize("kind", each(SCRIPTS, "env-i", "sets-PYTHONPATH"))
+def test_patched_launcher_that_fetches_nothing(checked, program, write, tmp_path, kind, serial, after):
+    start_script(tmp_path, kind, program(serial))
+    write("launch", LAUNCHER.format(before="", after=after))
+    answer = checked([sys.executable, "launch.py"], serial)
+    (note,) = answer.json["notes"]
+    assert "was started again by itself" in note
+
+
+def test_patched_launcher_of_what_cannot_be_entered(run, program, write, tmp_path):
+    (tmp_path / "start.sh").write_text(f"exec {sys.executable} -S app.py\n")
+    program(True)
+    source = tmp_path / "app.py"
+    source.write_text(f"import sys\nsys.path[:] = {sys.path!r}\n{source.read_text()}")
+    write("launch", LAUNCHER.format(before="", after=""))
+    answer = run("--", sys.executable, "launch.py")
+    assert answer.code == 4, answer
+    assert "app.py), which has loaded gevent: -S leaves out site" in answer.line
+    assert "what they are in has tried no HTTPS connection" in answer.line
+
+
+def test_launcher_that_fetches_as_well_is_measured_and_the_other_named(run, program, write, tmp_path):
+    start_script(tmp_path, "env-i", program(True))
+    # It is not probed yet where it connects in the main greenlet.
+    before = (
+        "import contextlib, requests\nwith contextlib.suppress(OSError): requests.get('https://[::1]:9')"
+    )
+    write("launch", LAUNCHER.format(before=before, after=""))
+    answer = run("--json", "--", sys.executable, "launch.py")
+    assert (answer.code, answer.json["verdict"]) == (0, "concurrent"), answer
+    assert any("app.py), which has loaded gevent: " in note for note in answer.json["notes"]), answer
 
 
 @pytest.mark.parametrize("options", [("-I",), pytest.param(("-WdE", "-s"), marks=SLOW)], ids=" ".join)

@@ -50,24 +50,39 @@ def is_python(name):
 def options(argv):
     # type: (Sequence[str]) -> List[Tuple[int, str]]
     """Return the interpreter's own options without a value, each with its position in ``argv``."""
+    return _parsed(argv)[0]
+
+
+def reads_program(argv):
+    # type: (Sequence[str]) -> bool
+    """Return whether a Python that was started so reads the program from its standard input."""
+    return _parsed(argv)[1] in ("", "-")
+
+
+def _parsed(argv):
+    # type: (Sequence[str]) -> Tuple[List[Tuple[int, str]], str]
+    """Return the options as above, and what follows them: a file, ``-c``, ``-m``, ``-``; "" if nothing."""
     found = []  # type: List[Tuple[int, str]]
     number = 1
     while number < len(argv):
         word = argv[number]
-        if word in ("-", "--") or not word.startswith("-"):
+        if word == "--":
+            number += 1
+            break
+        if word == "-" or not word.startswith("-"):
             break
         if word.startswith("--"):
             number += 2 if word == "--check-hash-based-pycs" else 1
             continue
         for place, letter in enumerate(word[1:], 2):
             if letter in _LAST:
-                return found
+                return found, "-" + letter
             if letter in _WITH_VALUE:
                 number += place == len(word)
                 break
             found.append((number, letter))
         number += 1
-    return found
+    return found, argv[number] if number < len(argv) else ""
 
 
 def _without(argv, letters):

@@ -308,17 +308,6 @@ def foreign():
     return found
 
 
-def of_connection(frame, options):
-    # type: (Optional[FrameType], Dict[str, Any]) -> Optional[Tuple[Fetch, str]]
-    """Return the fetch that goes the same way as the connection in ``frame``, and its name.
-
-    It uses the application's own session, pool manager, or client. Return None if none of them is in the
-    stack.
-    """
-    seen, other = _client(frame)
-    return handlers.Handlers(frame).before(_of(seen, other, options))
-
-
 def is_in_client(frame):
     # type: (FrameType) -> bool
     """Return whether ``frame`` is inside of a client of HTTPS."""
@@ -375,6 +364,15 @@ class Connecting(object):
         """Return whether it is no client at all: code that makes TLS connections itself."""
         seen = self._measured.seen
         return not self.is_known() and seen.opener is None and seen.connection is None
+
+    def is_besides(self):
+        # type: () -> bool
+        """Return whether it is none of the clients that are loaded: of the standard library, or of its
+        own.
+
+        That may be a check of health, or all that the program fetches with.
+        """
+        return has_known() and not self.is_known()
 
     def look_at(self, places):
         # type: (List[turns.Place]) -> None
@@ -604,9 +602,6 @@ def _with(seen, other, options):
         return _as_pool(give, options, shown), type(seen.pool).__module__ + ".HTTPSConnectionPool"
     if other is not None:
         return others.like(other, options, seen.many)
-    # With what else a program that has one of these connects, a check of health, is hardly its client.
-    if has_known() and (seen.opener is not None or seen.connection is not None):
-        return None
     if seen.opener is not None:
         return others.as_opener(seen.opener, options), "urllib"
     if seen.connection is not None:

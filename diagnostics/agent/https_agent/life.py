@@ -59,6 +59,7 @@ class Agent(object):
         self.spec = spec
         self.record = recorder.record
         self._sent = 0
+        self._pid = os.getpid()
         self._begun = False
         self._connected = False  # has tried HTTPS since gevent is in use
         self._fetch = None  # type: Optional[fetchers.Connecting]  # how it fetched then
@@ -71,12 +72,14 @@ class Agent(object):
         self._sharing = None  # type: Optional[sharing.Sharing]
         self._clients = []  # type: List[Dict[str, Any]]  # that the program has besides the measured one
         self._second = None  # type: Optional[Tuple[Fetch, str]]
+        # What the program may fetch with as well as with what is measured, which must be concurrent, too.
+        self._too = None  # type: Optional[Tuple[Fetch, str]]
         self._made = []  # type: List[Any]  # where the client was made
         # Where the two adapters are mounted that are measured, of a session that has fetched nothing yet.
         self._prefixes = []  # type: List[str]
         self._arrivals = None  # type: Optional[arrivals.Arrivals]  # at connections, while it is observed
-        # How it opened TLS connections itself while a client is loaded, and whether in a greenlet; it is
-        # measured only where the program is not seen to use that client.
+        # How it connected with none of the clients that are loaded, and whether in a greenlet; it is
+        # measured only where the program's greenlets are not seen to use such a client.
         self._besides = None  # type: Optional[fetchers.Connecting]
         self._besides_in_greenlet = False
         # What else than the client that is measured the program fetches with, see `_tell_apart`.
@@ -85,6 +88,7 @@ class Agent(object):
         self._left = None  # type: Optional[Dict[str, Any]]  # what the program had done, where it ends
         self._asked = 0.0  # time of the controller's first signal
         self._scheduled = False  # a greenlet was started to probe
+        self._importing = None  # type: Optional[Dict[str, Any]]  # where, if it is probed during an import
         # The greenlets that existed before the probe. Weak references, since an id may be reused later.
         self._bystanders = []  # type: List[weakref.ref[Any]]
         self._running = None  # type: Optional[probe.Probe]
@@ -95,6 +99,7 @@ class Agent(object):
     def tell(self, kind, **fields):
         # type: (str, **Any) -> None
         """Write a report into the outbox."""
+        self._heed_fork()
         self._sent += 1
         fields.update(kind=kind, pid=os.getpid(), ppid=os.getppid(), executable=sys.executable)
         text = json.dumps(fields, default=repr)
@@ -146,6 +151,7 @@ class Agent(object):
             result["foreign"] = foreign
             result["unlike"] = self._unlike
             result["unseen"] = unseen
+            result["importing"] = self._importing
             result["off_sockets"] = self.record.off_sockets
             result["made"] = self._made
             result["prefixes"] = self._prefixes
@@ -166,17 +172,21 @@ class Agent(object):
             if not general and "app" in self.spec["target"]:
                 measured.on_warm = lambda result: report(result, "warm")
             result = measured.run(report, lambda: self.tell("starved"), waits)
-            if self._second is not None and not result["problem"] and not probe.overlapped(result, spec):
-                # It may be the client that lets one through at a time, and it may not be shared.
+            overlapped = not result["problem"] and probe.overlapped(result, spec)
+            # It may be the client that lets one through at a time, and it may not be shared.
+            second, key = self._second, "other"
+            if overlapped:
+                second, key = self._too, "too"
+            if second is not None and not result["problem"]:
                 self.tell("again")
-                second = probe.Probe(self._second[0], dict(spec, run=spec["run"] + "own"))
-                self._running = second
+                again = dict(spec, run=spec["run"] + "own", name=second[1])
+                self._running = probe.Probe(second[0], again)
 
                 def both(other):
                     # type: (Dict[str, Any]) -> None
-                    report(dict(result, other=other))
+                    report(dict(result, **{key: other}))
 
-                both(second.run(both, lambda: self.tell("starved"), waits))
+                both(self._running.run(both, lambda: self.tell("starved"), waits))
                 return
             report(result)
         except fetchers.Unusable as error:
@@ -288,8 +298,15 @@ class Agent(object):
         if self._connected or choice.never_serves():
             self._at_exit()
 
+    def _heed_fork(self):
+        # type: () -> None
+        """Notice that this is a child that C code, such as uWSGI's, forked without Python's hooks."""
+        if self._pid != os.getpid() and "command" in self.spec["target"]:
+            self._after_fork()
+
     def _after_fork(self):
         # type: () -> None
+        self._pid = os.getpid()
         self._connected, self._fetch, self._asked, self._scheduled = False, None, 0.0, False
         self._threads = self._tasks = self._besides = self.record.off_sockets = None
         self._besides_in_greenlet = False
@@ -326,17 +343,18 @@ class Agent(object):
 
     def _on_connection(self, frame, wrapped=None):
         # type: (Optional[FrameType], Any) -> None
+        self._heed_fork()
         if self._begun:
             self._delay_connection(frame)
             return
-        if not self._is_chosen() or self._is_of_a_thread(frame) or not choice.uses_gevent():
+        if not self._is_chosen() or self._is_of_a_thread(frame, wrapped) or not choice.uses_gevent():
             return
         if not self._connected:
             self._connected = True
             self.tell("connected")
         self.record.reached = frames.module_level(frame)
         connecting = fetchers.Connecting(frame, choice.current(), wrapped)
-        besides = connecting.is_raw() and fetchers.has_known()
+        besides = connecting.is_besides()
         if choice.in_greenlet() and not choice.obstacle(frame):
             if besides and not self._besides_in_greenlet:
                 # It may be a check of health, before its client has made a request: look at it, and go on.
@@ -345,7 +363,7 @@ class Agent(object):
             elif not besides and self._claim():
                 self._probe(frame, connecting)
         # Not in a greenlet, or still in the set-up: continue, and remember how the process fetches.
-        elif connecting.is_raw():
+        elif besides or connecting.is_raw():
             self._besides = self._besides or connecting
         elif connecting.fetch(self.options()) is not None:
             self._fetch = connecting
@@ -363,8 +381,8 @@ class Agent(object):
                 self._pool_threads.connects(frame, pool)
             self._note_tasks(pool)
 
-    def _is_of_a_thread(self, frame):
-        # type: (Optional[FrameType]) -> bool
+    def _is_of_a_thread(self, frame, wrapped):
+        # type: (Optional[FrameType], Any) -> bool
         """Return whether a thread that is no greenlet connects; remember how it fetches for the user."""
         if not native.is_here() or "gevent" not in sys.modules:
             return False
@@ -377,12 +395,15 @@ class Agent(object):
                 return True
             made = fetchers.Connecting(frame, None).made()
             user = made[0] if made else native.awaited() or given
+        connecting = fetchers.Connecting(frame, None, wrapped)
         if pool is not None:
             self._pool_threads.connects(frame, pool)
-            fetch, name = fetchers.of_connection(frame, self.options()) or fetchers.general(self.options())
-            found = native.through(pool, fetch), "%s in gevent.threadpool.ThreadPool" % name
             self._connected = True
             self._note_tasks(pool)
+            if connecting.is_besides() and self._threads is not None and self._threads[0] is not None:
+                return True  # it may be a check of health beside the client
+            fetch, name = connecting.fetch(self.options()) or fetchers.general(self.options())
+            found = native.through(pool, fetch), "%s in gevent.threadpool.ThreadPool" % name
         if self._threads is None or found is not None:
             self._threads = found, user
         return True
@@ -404,7 +425,7 @@ class Agent(object):
             return
         if self._arrivals is not None:
             came = fetchers.Connecting(frame, current)
-            if self._besides is None and came.is_raw() and fetchers.has_known():
+            if self._besides is None and came.is_besides():
                 self._besides, self._besides_in_greenlet = came, True
             self._arrivals.stop(current, frame)
             return
@@ -417,6 +438,7 @@ class Agent(object):
 
     def _on_signal(self, number, frame):
         # type: (int, Optional[FrameType]) -> None
+        self._heed_fork()
         if self._begun:
             if self._arrivals is not None:
                 self.tell("later", why="its greenlets are watched still")
@@ -438,9 +460,12 @@ class Agent(object):
     def _postpones(self, frame):
         # type: (Optional[FrameType]) -> bool
         """Return whether this process must not be probed yet; tell the controller why."""
+        self._importing = None
         why = choice.obstacle(frame) if self._is_chosen() else _ANOTHER
         if why.startswith(choice.IMPORTS) and clocks.clock() - self._asked > _IMPORTS:
-            why = "" if choice.uses_gevent() else choice.UNUSED  # the program works during an import
+            # The program works during an import, or that never returns.
+            self._importing = dict(whereabouts.told(frame), module=why[len(choice.IMPORTS) :])
+            why = "" if choice.uses_gevent() else choice.UNUSED
         why = why or sampler.no_threads()
         if self._pool_threads.is_undecided and clocks.clock() - self._asked < _WATCHES:
             why = why or "its threads are watched still"
@@ -558,6 +583,14 @@ class Agent(object):
         # type: (Dict[str, Any]) -> Optional[Tuple[Fetch, str]]
         """Return the fetch that is like what the program did before; None if none can be made."""
         found = None  # type: Optional[Tuple[Fetch, str]]
+        if self._fetch is not None and self._fetch.is_besides():
+            self._besides = self._besides or self._fetch  # a client was loaded since
+            self._fetch = None
+        in_threads = self._threads is not None and self._threads[0] is not None
+        if self._besides is not None and self._besides_in_greenlet and not in_threads:
+            found = self._of_greenlets(self._besides, options)
+            if found is not None:
+                return found
         self._tell_apart(self._besides, None, alone=False)
         if self._fetch is not None:
             found = self._fetch.fetch(options)
@@ -579,6 +612,23 @@ class Agent(object):
             found = self._besides.fetch(options)
             self._note(self._besides, options)
             self._tell_apart(self._besides, found, alone=True)
+        return found
+
+    def _of_greenlets(self, besides, options):
+        # type: (fetchers.Connecting, Dict[str, Any]) -> Optional[Tuple[Fetch, str]]
+        """Return the fetch of greenlets that were seen to connect with none of the loaded clients.
+
+        What they use is measured first. A client that only the main greenlet has used, or that is loaded in
+        a program that goes on, may be what it fetches with later: it must be concurrent, too.
+        """
+        found = besides.fetch(options)
+        self._note(besides, options)
+        other = self._fetch.fetch(options) if self._fetch is not None else None
+        self._tell_apart(besides, found, alone=other is None)
+        if other is None and found is not None and not self._left and not besides.is_raw():
+            known = fetchers.of_modules(options)
+            other = known[0][0] if known else fetchers.general(options)
+        self._too = other if found is not None else None
         return found
 
     def _fetch_like(self, connecting, options):

@@ -12,6 +12,7 @@ CLOCKS = "tests/diagnostics/test_clocks.py::"
 VERDICT = "tests/unit/test_diagnostics_verdict.py::"
 STUCK = "tests/diagnostics/test_stuck_imports.py::"
 LOOKS = "tests/unit/test_diagnostics_stuck.py::"
+OWN_TLS = "tests/diagnostics/test_own_tls.py::"
 SCENARIO = "tests/diagnostics/scenarios/test_scenarios.py::test_scenario"
 LIKE = "tests/unit/test_diagnostics_like.py::"
 OF_EACH = "test_context_of_pyopenssl_is_set_up_for_the_first_connection_of_each_client"
@@ -290,9 +291,25 @@ KNOWN = (
         "a client that is loaded is taken for the program's",
         "there is no verdict on a program that first looks over a socket whether its server is there",
         "Agent._on_connection",
-        "connecting.is_raw() and fetchers.has_known()",
+        "connecting.is_besides()",
         "False",
         (f"{SCENARIO}[tls_of_its_own/both]",),
+    ),
+    Mutant(
+        "a client of the standard library is taken for the program's at once",
+        "a program that first looks with urllib whether its server is there is called concurrent",
+        "Connecting.is_besides",
+        "not self.is_known()",
+        "self.is_raw()",
+        (f"{SCENARIO}[tls_of_its_own/look]",),
+    ),
+    Mutant(
+        "a client that is loaded is not measured where greenlets were seen with another one",
+        "a program that has looked with urllib for its host, and goes on, is called concurrent",
+        "Agent._of_greenlets",
+        "other is None and found is not None and (not self._left) and (not besides.is_raw())",
+        "False",
+        (f"{OWN_TLS}test_client_that_a_program_has_and_may_use_later_is_measured_as_well",),
     ),
     Mutant(
         "a function that only sleeps is waited for",

@@ -55,6 +55,24 @@ KNOWN = (
         (f"{WAYS}test_start_script[env-i-serial]",),
     ),
     Mutant(
+        "a launcher that has loaded gevent is the program",
+        "a serial program behind a patched launcher that scrubs its environment is called concurrent",
+        "_Watch._check_command",
+        "not self._processes.fetches",
+        "not self._processes.loads_gevent",
+        (f"{WAYS}test_patched_launcher_that_fetches_nothing[env-i--serial]",),
+    ),
+    Mutant(
+        "a child that C code has forked is not asked",
+        "the workers of uWSGI with --master are not probed",
+        "Processes._wake",
+        "now > since + _SILENT",
+        "False",
+        (
+            "tests/diagnostics/test_probed_processes.py::test_worker_that_was_forked_in_c_is_probed[patched]",
+        ),
+    ),
+    Mutant(
         "the innermost process is started again",
         "a worker that is fed by its parent is started without it, and ends or waits for ever",
         "Missed.to_start",
