@@ -429,8 +429,10 @@ class _IdleConnections:
             return
         if len(self._connections) >= self._most:
             raise queue.Full
-        # One that the server has closed is used after those that are open: it would be opened again.
-        at = 0 if connection.sock is None else len(self._connections)
+        # One that the server has closed is used after those that are open: it would be opened again. So is
+        # one whose last request was refused.
+        last = connection.sock is None or connection.refusals is not None
+        at = 0 if last else len(self._connections)
         self._connections.insert(at, connection)
 
     def qsize(self) -> int:

@@ -7,7 +7,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from servers import Request, Server, Step, download, ok, status
+from servers import Pause, Request, Server, Step, download, ok, status
 
 BODY = b"body"
 PATIENT = ("--deadline", "30s", "--read-timeout", "20s", "--connect-timeout", "20s")
@@ -47,11 +47,26 @@ def test_machine_of_a_balancer_that_refuses_everything(lane: str, tmp_path: Path
         return ok(BODY) if request.connection % 3 else status(503)
 
     with Server(default=answer) as server:
-        options = (*QUICK, "--retries", "1", "--lane", lane)
+        options = (*QUICK, "--retries", "2", "--lane", lane)
         result = download("-", tmp_path / "d", *options, stdin=urls(server, 1000))
         asked = len(server.requests)
     assert (result.exit, len(result.files)) == (0, 1000), result.codes
     assert asked <= 1000 + 250
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_machine_of_a_balancer_that_refuses_everything_late(lane: str, tmp_path: Path) -> None:
+    """Its connections are idle last: nothing else has been served since, and only its files are left."""
+
+    def answer(request: Request) -> list[Step]:
+        return [Pause(0.01), *ok(BODY)] if request.connection % 4 else [Pause(0.4), *status(502)]
+
+    with Server(default=answer) as server:
+        options = (*PATIENT, "--workers", "1", "--connections", "32", "--retries", "1", "--lane", lane)
+        result = download("-", tmp_path / "d", *options, "--backoff", "50ms", stdin=urls(server, 64))
+        asked = len(server.requests)
+    assert (result.exit, len(result.files)) == (0, 64), result.codes
+    assert asked <= 64 + 8 + 3
 
 
 @pytest.mark.parametrize("lane", LANES)

@@ -284,8 +284,7 @@ class PipelinedClient:
             connection.slot is None
             or state.fallback_count >= _MAX_FALLBACKS
             or (self._cookies.changes and state.origin.sends_cookies)
-            # It may be sent what was not refused before, one by one: see ``fetch``.
-            or connection.is_doubtful
+            or connection.refuses  # another one may be idle: see ``fetch``
             or len(self._storing.greenlets) >= self.connections  # each has a file open
         ):
             return []
@@ -328,7 +327,8 @@ class PipelinedClient:
             # Its origin was dropped, so it cannot be reused; or another worker waits for a connection.
             connection.close()
         else:
-            idle.append(connection)
+            # One that refuses is used after all that do not.
+            idle.insert(0 if connection.refuses else len(idle), connection)
             self._session.budget.idle[connection] = None
         if slot is not None:
             connection.origin_state.connection_stopped(monotonic())

@@ -719,6 +719,11 @@ class PipelinedConnection:
         self.origin_state.disable_pipelining("a proxy is in the path (Via)")
 
     @property
+    def refuses(self) -> bool:
+        """Return whether its last request was refused."""
+        return self._refusals.count > 0
+
+    @property
     def is_doubtful(self) -> bool:
         """See ``RefusalRun``."""
         return self._refusals.is_doubtful

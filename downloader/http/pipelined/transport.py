@@ -120,6 +120,9 @@ class Transport:
             while count and (many or count >= _FULL) and filled < BUFFER - _RECORD:
                 count = read(BUFFER - filled, buffer[filled:])
                 filled += count
+            if not count and filled:
+                # Nothing shows it again where the server waits for our close_notify before it closes.
+                self._end = ssl.SSLZeroReturnError(ssl.SSL_ERROR_ZERO_RETURN, "the server has ended TLS")
         except Blocked:
             pass
         except OSError as error:
