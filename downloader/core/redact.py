@@ -108,10 +108,14 @@ _LAST_WORDS: Final = frozenset(
             *("new", "old", "my", "last", "one", "cur", "current", "tmp", "temp", "confirm", "master"),
             *("sql", "mysql", "pg", "redis", "mongo", "rpc", "ssh", "sftp", "http", "web", "auth", "api"),
             *("app", "account", "acct", "client", "server", "host", "email", "imap", "pop", "vpn", "wifi"),
-            *("key", "cert", "zip", "rar", "pdf", "archive", "guest", "member", "torrent"),
+            *("key", "cert", "zip", "rar", "pdf", "archive", "guest", "member", "torrent", "store"),
         )
     }
-    | {f"{kind}pw" for kind in ("user", "db", "ftp", "smtp", "mail", "proxy", "admin", "root", "login")}
+    | {
+        f"{kind}pw"
+        for kind in ("user", "db", "ftp", "smtp", "mail", "proxy", "admin", "root", "login", "bind")
+    }
+    | {"psk", "sas", "loginticket"}
     | {f"{kind}auth" for kind in ("http", "basic", "proxy", "user", "web", "api", "db", "login")}
     | {f"{kind}{what}" for kind in ("user", "auth", "login", "web") for what in ("session", "cookie")}
     | {"sessioncookie"}
@@ -130,16 +134,31 @@ _LAST_WORDS: Final = frozenset(
             *("confirm", "confirmation", "magic", "admin", "read", "write", "edit", "dev", "developer"),
             *("service", "serial", "cd", "functions", "otp", "totp"),
             *("mfa", "bearer", "storageaccount", "root", "authorized", "announce"),
-            *("preview", "registration"),
+            *(
+                "preview",
+                "registration",
+                "sess",
+                "encrypt",
+                "decrypt",
+                "wallet",
+                "seal",
+                "unseal",
+                "function",
+            ),
+            *("unsubscribe",),
         )
     }
     # What lets somebody in who has it: by mail, once, or as a place that nobody else knows.
     | {
         f"{kind}link"
-        for kind in ("magic", "reset", "invite", "invitation", "activation", "verification", "confirmation")
+        for kind in (
+            *("magic", "reset", "invite", "invitation", "activation", "verification", "confirmation"),
+            *("share", "private", "secret"),
+        )
     }
     | {f"{kind}{what}" for kind in ("sas", "presigned", "webhook") for what in ("url", "uri", "link")}
     | {"connectionstring", "connstring", "connstr"}
+    | {f"{kind}phrase" for kind in ("recovery", "seed", "backup", "mnemonic")}
     | {f"{kind}pin" for kind in ("user", "login", "card", "sms", "unlock", "access", "security")}
     # Signatures. Signs of roads, stars and numbers are none.
     | {"sig"}
@@ -163,11 +182,22 @@ _LAST_WORDS: Final = frozenset(
             *("otp", "totp", "oob", "mfa", "sms", "auth", "login", "access", "unlock", "recovery"),
             *("backup", "invite", "invitation", "oauth", "sso", "pass", "onetime"),
             *("singleuse", "magic", "2fa", "tfa", "twofactor", "email", "validation", "recover", "restore"),
-            *("pairing", "redeem", "redemption", "extract", "wifi", "join", "authn", "cvv", "cvc"),
+            *(
+                "pairing",
+                "redeem",
+                "redemption",
+                "extract",
+                "wifi",
+                "join",
+                "authn",
+                "cvv",
+                "cvc",
+                "download",
+            ),
         )
     }
 )
-_PLURALS: Final = ("keys", "codes", "links", "pins")
+_PLURALS: Final = ("keys", "codes", "links", "pins", "cookies")
 _LAST_LETTERS: Final = ("pwd", "pswd")  # of the last word, which may be several: `userpwd`
 _FIRST_LETTERS: Final = ("saml", "aspsessionid")
 # Words that only begin with, or have in them, the letters of one that counts.

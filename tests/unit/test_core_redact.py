@@ -54,6 +54,9 @@ keypass masterpass redispass emailpass lastpass onePass sasUrl sas_uri presigned
 preSignedUrl webhook_url reset_link invite_link connection_string connStr card_pin app_sig
 apiSign appSign requestSign urlsig usersig tempurlsig temp_url_sig request_sig sig1 sig hub_sig
 urlSign
+psk wifi_psk sesskey sess_key storepass keyStorePass loginticket decrypt_key unseal_key wallet_key
+function_key functionKey bindpw download_code recovery_phrase seedPhrase share_link private_link
+session_cookies x-ms-sas unsubscribe_key
 """
 # As stores, CDNs and services spell them: Amazon, Google, Azure, Akamai, CloudFront, Fastly, Bunny,
 # Alibaba, Tencent, OAuth 1 and 2, Firebase, Discord, Slack, Zoom, GitHub, GitLab,
