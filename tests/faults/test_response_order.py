@@ -4,6 +4,7 @@ responses come as were requested, and each looks right; still no body is stored 
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -247,3 +248,20 @@ def test_bodies_that_differ_each_time_are_requested_one_at_a_time(tmp_path: Path
         result = fetch(server, tmp_path, "16")
     assert all(result.files[name].startswith(name.encode() + b" ") for name in NAMES)
     assert result.report["pipeline_depth"]["stopped"] == {"answers differ each time": 1}
+
+
+@pytest.mark.parametrize("verifies", [True, False])
+def test_files_that_a_checksum_verifies_are_not_in_doubt(verifies: bool, tmp_path: Path) -> None:
+    """The order changes when hundreds of files are stored."""
+    with serve(same_size, "reverse", 600) as server:
+        start = server.url.removesuffix("/list")
+        digests = [hashlib.sha256(same_size(name)).hexdigest() for name in NAMES]
+        rows = [f"{start}/get/{name},{digest}" for name, digest in zip(NAMES, digests, strict=True)]
+        listed = tmp_path / "list.csv"
+        listed.write_text("\n".join(["url,sha256", *rows]))
+        checksums = () if verifies else ("--checksums", "off")
+        options = (*QUICK, "--connections", "4", "--pipeline", "16", *checksums)
+        result = download(str(listed), tmp_path / "d", *options)
+    assert not wrong(result, same_size)
+    assert result.exit == int(not verifies)
+    assert bool(result.report["doubtful"]) is not verifies

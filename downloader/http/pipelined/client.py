@@ -116,6 +116,7 @@ class PipelinedClient:
         self.secrets = config.secrets
         self.cacert = config.cacert
         self.max_size = config.max_size
+        self.verifies = config.checksums != "off"
         self.buffer = memoryview(bytearray(BUFFER))
         self.depths: dict[int, int] = {}
         self.ready_target = _READY

@@ -460,7 +460,7 @@ class PipelinedConnection:
         """Store the held responses, since the connection is in step; of a window, if they are in order."""
         counted, held = self._window.counted, len(self.parser.completed)
         proven = self._deep and (not self._repeats or (self._recheck is not None and self._recheck.same))
-        if self._deep and held and not self._in_order(0 if self._repeats else held):
+        if self._deep and held and not self._in_order(0 if self._repeats else self._exchangeable()):
             self._discard_window()
             proven = False
         completed, self.parser.completed = self.parser.completed, []
@@ -476,6 +476,13 @@ class PipelinedConnection:
         self._enter(Event.COMMIT)
         self._window.clear()
         self._client.store_completed(self.origin_state, completed)
+
+    def _exchangeable(self) -> int:
+        """Return how many of the held files may have the body of another: none that a checksum verifies."""
+        held = self.parser.completed
+        if not self._client.verifies:
+            return len(held)
+        return len(held) - sum(1 for task, _ in held if task.item.checksum)
 
     def _in_order(self, count: int) -> bool:
         """Return whether to store the window, by its recheck; ``count`` of its files could be exchanged."""

@@ -74,7 +74,8 @@ class ConnectionOwner(Protocol):
 
     ``buffer``: the receive buffer of all connections. ``window``, ``window_bytes``: the maximum number of
     responses, and of their bytes, that a connection may hold until it is known to be in step. ``depths``:
-    number of requests sent, by depth.
+    number of requests sent, by depth. ``verifies``: files are compared with the checksums that the source
+    gives.
     """
 
     buffer: memoryview
@@ -82,6 +83,7 @@ class ConnectionOwner(Protocol):
     depths: dict[int, int]
     max_size: int
     secrets: tuple[str, ...]
+    verifies: bool
     cacert: str
     window: int
     window_bytes: int

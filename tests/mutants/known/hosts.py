@@ -112,6 +112,14 @@ KNOWN = (
         ("tests/faults/test_tls_end.py::test_end_that_was_read_together_with_data_is_pending",),
     ),
     Mutant(
+        "files in doubt that a checksum verifies",
+        "a server is found to answer out of order, and the run ends with 1 though each file was compared",
+        "PipelinedConnection._exchangeable",
+        "not self._client.verifies",
+        "True",
+        ("tests/faults/test_response_order.py::test_files_that_a_checksum_verifies_are_not_in_doubt",),
+    ),
+    Mutant(
         "redirect used however old it is",
         "signed URLs expire while their requests wait for a place at the store, and the files fail",
         "RequestsClient._open",
