@@ -269,7 +269,7 @@ class PipelinedConnection:
                     if self.slot is not None:
                         self._client.host_serves(self.slot)
                     break
-        if fresh:
+        if fresh and (window.failed or self._refusals.count):  # not where all are files, as nearly always
             self._note_refusals([body for _, body in self.parser.completed[-fresh:]], now)
         if not self.served:
             if self._good:
