@@ -57,7 +57,7 @@ def test_bucket_has_what_a_directory_would_have(
     with publishing(tmp_path / "directory", **options) as there:
         expected = there.publisher.publish(there.job(1, samples, lost))
         there.publisher.publish(there.job(2, [], [failed(2, 0)]))
-        write_indexes(str(there.root), open_home(there.home), [1, 2])
+        write_indexes(str(there.root), open_home(there.home), [1, 2], store="tar")
     shards = in_bucket(server, prefix, tmp_path / "home", **options)
     job = shards.job(1, samples, lost)
     assert shards.publisher.publish(job) == expected
@@ -68,7 +68,8 @@ def test_bucket_has_what_a_directory_would_have(
     shards.publisher.publish(shards.job(2, [], [failed(2, 0)]))
     shards.publisher.close()
     write_indexes(
-        f"s3://shards/{prefix}", open_home(shards.home), [1, 2], BucketAccess(server.url, "us-east-1")
+        *(f"s3://shards/{prefix}", open_home(shards.home), [1, 2], BucketAccess(server.url, "us-east-1")),
+        store="tar",
     )
     files = {path.name: path.read_bytes() for path in there.root.iterdir() if path.is_file()}
     assert server.objects(prefix) == files
@@ -135,7 +136,7 @@ def test_refusal_is_one_sentence(
         json.dumps({"files": [{"name": "00001.tar", "md5": "", "samples": 1, "size": 1}]})
     )
     with pytest.raises(DestinationError, match=rf"^cannot write the indexes of {root}: {why}"):
-        write_indexes(root, open_home(shards.home), [1], BucketAccess(server.url))
+        write_indexes(root, open_home(shards.home), [1], BucketAccess(server.url), store="tar")
 
 
 def test_missing_credentials_are_named(

@@ -393,7 +393,7 @@ def test_part_on_another_file_system_is_copied(tmp_path: Path) -> None:
 
 def test_indexes_list_what_is_published_in_order(tmp_path: Path) -> None:
     with publishing(tmp_path, max_size=30_000) as shards:
-        write_indexes(str(tmp_path), open_home(shards.home), [])
+        write_indexes(str(tmp_path), open_home(shards.home), [], store="tar")
         assert shards.names() == set()
         expected = []
         for number, count in ((100_000, 3), (2, 30), (7, 0), (1, 2)):
@@ -405,7 +405,7 @@ def test_indexes_list_what_is_published_in_order(tmp_path: Path) -> None:
         shutil.copy(tmp_path / "00001_stats.json", tmp_path / "00001_stats.json.bak")
         unfinished = (tmp_path / "00001_stats.json").read_text().replace("00001.tar", "00008.tar")
         (tmp_path / "00008_stats.json").write_text(unfinished)
-        write_indexes(str(tmp_path), open_home(shards.home), [7, 100_000, 1, 2])
+        write_indexes(str(tmp_path), open_home(shards.home), [7, 100_000, 1, 2], store="tar")
         assert not any(name.startswith(".downloader-") for name in shards.names())
     files = [file for shard in sorted(expected, key=lambda shard: shard.number) for file in shard.files]
     assert len(files) > 5

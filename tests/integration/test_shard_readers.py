@@ -38,7 +38,7 @@ def publish(root: Path, **options: Any) -> Path:
         shards = Shards(root, max_size=20_000 if number == 1 else 1 << 30, **options)
         shards.publisher.publish(shards.job(number, samples, [failed(number, len(samples))]))
         shards.publisher.close()
-    write_indexes(str(root), open_home(shards.home), SAMPLES)
+    write_indexes(str(root), open_home(shards.home), SAMPLES, store=options.get("store", "tar"))
     assert (root / "00001-1.tar").exists() or "store" in options
     return root
 

@@ -562,11 +562,13 @@ def test_record_that_is_damaged_is_not_taken_for_none(
         assert said.returncode == 1
         assert "damaged: .downloader/published/00000: damaged" in said.stdout
         assert "no record" not in said.stdout
+        manifest = tmp_path / "m.jsonl"
+        said = run_downloader(*argv, "--manifest", manifest)
+        assert (said.returncode, "published/00000 is damaged" in said.stderr) == (4, True)
+        assert not manifest.exists()
         source.write_text(text + text.splitlines(keepends=True)[3])
         said = run_downloader(*argv)
         assert (said.returncode, "published/00000 is damaged" in said.stderr) == (4, True)
-        manifest = run_downloader(*argv, "--manifest", tmp_path / "m.jsonl")
-        assert "published/00000" in manifest.stderr
         for name in ("00000.tar", "00000.parquet", "00000_stats.json"):
             (dest / name).unlink()
         assert run_downloader("verify", dest).returncode == 1
@@ -575,6 +577,33 @@ def test_record_that_is_damaged_is_not_taken_for_none(
         assert (found.exit_code, found.unrecorded, found.checked) == (0, 0, 4)
         (tmp_path / "copy" / ".downloader" / "published" / "00000").unlink()
         assert verify(str(tmp_path / "copy"), quiet=True).exit_code == 0
+
+
+@pytest.mark.parametrize("store", ["tar", "tar-cut-crc32", "parquet"])
+@pytest.mark.parametrize("record", ["damaged", "removed"])
+def test_indexes_lack_no_shard_that_is_there(
+    record: str, store: str, run_downloader: Run, tmp_path: Path
+) -> None:
+    """Neither its record nor its stats say what it has."""
+    dest = tmp_path / "dest"
+    with Server(default=answer) as server:
+        source = write_list(tmp_path, server)
+        source.write_text("".join(source.read_text().splitlines(keepends=True)[:4]))
+        argv = (source, "-o", dest, "--shard-files", 2, *FORMS[store])
+        assert run_downloader(*argv).returncode == 0
+        path = dest / ".downloader" / "published" / "00000"
+        if record == "damaged":
+            path.write_bytes(b"")
+        else:
+            path.unlink()
+        (dest / "00000_stats.json").unlink()
+        (dest / "shards.json").unlink()
+        said = run_downloader(*argv)
+        assert (said.returncode, "00000" in said.stderr) == (4, True)
+        assert run_downloader("verify", dest).returncode == 1
+        assert run_downloader(*argv).returncode == 0
+    index = json.loads((dest / "shards.json").read_text())["shardlist"]
+    assert {row["url"][:5] for row in index} == {"00000", "00001"}
 
 
 def test_shards_of_an_earlier_version_are_verified(run_downloader: Run, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -154,10 +154,13 @@ def write_indexes(
     shards: Iterable[int],
     access: BucketAccess = NO_OPTIONS,
     *,
+    store: str,
     existing: str = "replace",
     stall_timeout: float = STALL_TIMEOUT,
 ) -> int:
     """Write ``shards.json`` and ``sizes.json`` for ``shards``, which the job has published in ``root``.
+
+    ``store``: their format.
 
     Both are sorted by the number of the shard, and replaced as a whole. A dataset without samples has
     neither, since wids refuses an empty one. What a shard has is in its record in ``home``; only of one
@@ -176,7 +179,7 @@ def write_indexes(
         with contextlib.ExitStack() as opened:
             compared = Compared.read(home) if bucket else Compared()
             directory = None if bucket else opened.enter_context(open_directory(root))
-            published = _Published(home, directory, compared)
+            published = _Published(home, directory, compared, store)
             files = [file for shard in sorted(shards) for file in published.files(shard)]
             for name, record in published.stats.items():
                 if directory is None:
@@ -213,10 +216,13 @@ class _Published:
     ``changed``: that others cannot be, and what to do.
     """
 
-    def __init__(self, home: Directory, directory: Directory | None, compared: Compared) -> None:
+    def __init__(
+        self, home: Directory, directory: Directory | None, compared: Compared, store: str
+    ) -> None:
         self._home = home
         self._directory = directory
         self._names = set(directory.names()) if directory is not None else None
+        self._with_data = _shards_among(self._names or (), store)
         self._lost = frozenset(compared.lost)
         self._changed_stats = frozenset(compared.stats)
         self.stats: dict[str, ShardRecord] = {}
@@ -242,7 +248,7 @@ class _Published:
 
     def _is_there(self, shard: int) -> bool:
         """Return whether there is a file of ``shard``, as far as a run may know that."""
-        return self._names is None or not self._names.isdisjoint((stats_name(shard), *_tars_of(shard)))
+        return self._names is None or stats_name(shard) in self._names or f"{shard:05d}" in self._with_data
 
     def _files_of_stats(self, shard: int) -> list[FileStats]:
         """Return what the stats of ``shard`` have, which has no record."""
@@ -254,8 +260,7 @@ class _Published:
             stats = None
         if stats is not None:
             return stats.files
-        is_there = path.exists() or not _tars_of(shard).isdisjoint(self._names or ())
-        if is_there:
+        if path.exists() or f"{shard:05d}" in self._with_data:
             self._tell(name)
         return []
 
@@ -282,8 +287,11 @@ class _Published:
         )
 
 
-def _tars_of(shard: int) -> set[str]:
-    return {f"{shard:05d}.tar{suffix}" for suffix in ("", ".gz", ".zst")}
+def _shards_among(names: Collection[str], store: str) -> set[str]:
+    """Return the numbers of the shards of which ``names`` have a file of samples."""
+    # Beside a tar, a table in Parquet has the rows.
+    ends = (".parquet",) if store == "parquet" else (".tar", ".tar.gz", ".tar.zst")
+    return {name.partition(".")[0].partition("-")[0] for name in names if name.endswith(ends)}
 
 
 def _has_md5(path: Entry, record: ShardRecord) -> bool:

@@ -19,7 +19,7 @@ from downloader.files.directory import Directory, open_regular
 from downloader.sinks.shards.jobs import METADATA
 from downloader.sinks.shards.parquet_batches import batches
 from downloader.sinks.shards.reading import DigestingFile
-from downloader.sinks.shards.records import DamagedRecord, OtherFile, read_record, record_name
+from downloader.sinks.shards.records import OtherFile, read_record
 from downloader.sinks.shards.stats import items_name
 
 __all__ = ["ShardRows"]
@@ -48,8 +48,8 @@ class ShardRows:
     """The rows of the shards in the directory ``root``; see ``sinks.sink.Describes``.
 
     ``home``: of the tool's own files, with the records of the shards. A table that is missing, or is not
-    what was published, has no rows, nor has one whose record is damaged; one that has none is read up to a
-    bound.
+    what was published, has no rows; one that no record vouches for is read up to a bound. Calls raise
+    DamagedRecord.
     """
 
     def __init__(self, root: Path, store: str, home: Directory) -> None:
@@ -58,7 +58,7 @@ class ShardRows:
         self._home = home
         self._tables: OrderedDict[str, dict[str, Record]] = OrderedDict()
         self.changed: list[str] = []
-        """The tables, and the records, that are not what was published."""
+        """The tables that are not what was published."""
 
     def __call__(self, shard: str, key: str) -> Record | None:
         """Return what is known of the sample ``key`` of ``shard``, None if nothing is."""
@@ -72,11 +72,7 @@ class ShardRows:
         return self._tables[shard]
 
     def _read(self, number: int) -> dict[str, Record]:
-        try:
-            record = read_record(self._home, number)
-        except DamagedRecord:
-            self.changed.append(record_name(self._home, number))
-            return {}
+        record = read_record(self._home, number)
         published = {other.name: other for other in record.others} if record is not None else {}
         for form, read in (("parquet", _parquet_rows), ("jsonl", _json_rows)):
             name = items_name(number, self._store, form)

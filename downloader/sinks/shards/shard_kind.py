@@ -184,6 +184,7 @@ class ShardKind:
             home,
             shards,
             config.bucket_access,
+            store=self.name,
             existing=config.existing,
             stall_timeout=config.stall_timeout,
         )
