@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections.abc import Collection
 from functools import lru_cache
 from itertools import islice, pairwise
 from typing import Final
 from urllib.parse import quote, quote_plus, unquote, urlsplit
+
+from downloader.core.invisible import INVISIBLE
 
 __all__ = [
     "NAMING",
@@ -251,6 +254,7 @@ _WEAK: Final = frozenset(
     }
 )
 
+_INVISIBLE: Final = re.compile(f"[{INVISIBLE}]+")
 _NAME_JUNK: Final = re.compile(r"[\x00-\x20\x7f\"'\\]+")
 # What ends a word of a name: a separator, or the case of its letters.
 _BETWEEN_WORDS: Final = re.compile(r"[\[\]._:\- ]+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -278,6 +282,7 @@ _EQUALS: Final = re.compile(r"%3D", re.I)
 _EQUAL_SIGN: Final = re.compile(r"=|%3D", re.I)
 _MOST_NAMES: Final = 8  # of parameters that a secret may seem to have
 _TAIL: Final = re.compile(r"[)\]>}\"',.:;!]+$")
+_BEFORE_NAME: Final = re.compile(r"[/,\s\"'({]")
 _WORD: Final = re.compile(r"\S+")
 _BEFORE_USER: Final = re.compile(r"[/\\\"'(<\[{,=;&?#]")
 
@@ -311,6 +316,14 @@ def _unquoted(text: str) -> str:
 
 def _clean_name(name: str) -> str:
     return _NAME_JUNK.sub("", _unquoted(name).replace("+", " "))
+
+
+def _seen_name(name: str) -> str:
+    """Return ``name`` as it is read: without what nobody sees, each wide letter as the usual one."""
+    if name.isascii() and "%" not in name:
+        return name
+    decoded = _unquoted(name)
+    return name if decoded.isascii() else unicodedata.normalize("NFKC", _INVISIBLE.sub("", decoded))
 
 
 def _plain_name(name: str) -> str:
@@ -368,6 +381,7 @@ def is_secret_param(name: str, naming: int = NAMING) -> bool:
 
 @lru_cache(1024)
 def _is_secret(name: str, naming: int) -> bool:
+    name = _seen_name(name) if naming >= _BY_WORDS else name
     found = _counts(name, naming)
     if found and naming >= _BY_WORDS and (rest := _without_ordinary(name)) != name:
         return _counts(rest, naming)
@@ -416,9 +430,14 @@ def _piece(piece: str, parameter: bool, query: bool, naming: int, strict: bool) 
     parts = piece.split("=")
     secret = is_secret_param if parameter else _is_strong
     for index, part in enumerate(parts[:-1]):
-        name = re.split(r"[/,\s\"'({]", part.rstrip("\"' "))[-1]
-        if secret(name, naming):
+        seen = _seen_name(part) if naming >= _BY_WORDS else part
+        name = _BEFORE_NAME.split(seen.rstrip("\"' "))[-1]
+        if secret(name, naming) or (
+            naming >= _BY_WORDS and parameter and " " in seen and is_secret_param(seen, naming)
+        ):
             return "=".join(parts[: index + 1]) + "=" + _CUT, True
+    if naming >= _BY_WORDS and len(parts) > 1 and _has_quoted(piece):
+        return f"{parts[0]}={_CUT}", True
     if "%" in piece and _hides(piece, parameter, query, naming, strict):
         if strict and not query:
             segments = [_segment(segment, naming) for segment in piece.split("/")]
@@ -427,6 +446,12 @@ def _piece(piece: str, parameter: bool, query: bool, naming: int, strict: bool) 
                 return "/".join(segments), segments[-1].endswith(_CUT)
         return (parts[0] + "=" if len(parts) > 1 and "%" not in parts[0] else "") + _CUT, True
     return piece, False
+
+
+def _has_quoted(piece: str) -> bool:
+    """Return whether a value is text, such as JSON, with the name of a secret and a quoted value."""
+    decoded = _unquoted(piece) if "%2" in piece else piece
+    return ('"' in decoded or "'" in decoded) and _QUOTED.search(decoded) is not None
 
 
 def _hides(piece: str, parameter: bool, query: bool, naming: int, strict: bool) -> bool:

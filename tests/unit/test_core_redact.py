@@ -544,3 +544,22 @@ def test_huge_message_is_cut_between_words() -> None:
     assert SECRET not in out
     out = redact("x" * 65_530 + f"http://u:{SECRET}@h/")
     assert SECRET[:2] not in out
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("pass word", "token\u00a0", "token\u3000", "to\u00adken", "t\u200boken", "\ufefftoken"),
+        *("to%C2%ADken", "t%E2%80%8Boken", "\uff34\uff2f\uff2b\uff25\uff2e", "token%C2%A0"),
+    ],
+)
+def test_names_that_are_read_as_secret_ones(name: str) -> None:
+    assert redact_url(f"http://h/a?x=1&{name}=abc&y=2") == f"http://h/a?x=1&{name}=***&y=2"
+
+
+@pytest.mark.parametrize("value", ['{"password":"abc"}', '{"a": 1, "api_key" : "abc"}', "{'token': 'abc'}"])
+def test_text_within_a_value_that_has_a_secret(value: str) -> None:
+    for spelt in (value, quote(value), quote(quote(value))):
+        assert redact_url(f"http://h/a?data={spelt}&y=2") == "http://h/a?data=***&y=2"
+    ordinary = quote('{"page":"abc","note":"the token"}')
+    assert redact_url(f"http://h/a?data={ordinary}") == f"http://h/a?data={ordinary}"
