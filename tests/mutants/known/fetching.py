@@ -436,7 +436,7 @@ KNOWN = (
         "windows are stored without a recheck",
         "a server that answers in order of completion has files stored under wrong names",
         "PipelinedConnection._commit_window",
-        "not self._in_order(0 if self._repeats else held)",
+        "not self._in_order(0 if self._repeats else self._exchangeable())",
         "False",
         (
             f"{ORDER}test_order_is_found_before_anything_is_stored[completion-same_size-auto]",
