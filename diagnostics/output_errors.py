@@ -37,6 +37,7 @@ _LOGGED = re.compile(
 _EPILOGUE = re.compile(
     r"\bReason: (Worker failed to boot|App failed to load)\.|\bWorker \(pid:\s*\d+\) "
     r"|\bShutting down: Master|\bWorker exiting \(pid|\bBooting worker with pid"
+    r"|\[INFO\] Control socket listening at "
 )
 # The level of a line of a log that tells of an error, with its text.
 _LEVEL = re.compile(r"^\W{0,3}\d{4}-.*?\[?\b(ERROR|CRITICAL)\b\]?:?\s+(\S.*)")

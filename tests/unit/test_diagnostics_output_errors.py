@@ -103,6 +103,10 @@ CASES = {
         "[2026-01-31 10:00:01 +0000] [8] [ERROR] two are left …"
         " [2026-01-31 10:00:01 +0000] [8] [CRITICAL] refusing: migrations are pending",
     ),
+    "gunicorn that listens when its workers have ended": (
+        f"the vault is sealed\n{LOG} [INFO] Control socket listening at /run/gunicorn.ctl\n",
+        "the vault is sealed",
+    ),
     "gunicorn alone": (f"{LOG} [ERROR] Shutting down: Master\n", f"{LOG} [ERROR] Shutting down: Master"),
     "nothing": ("\n", ""),
 }
