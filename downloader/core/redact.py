@@ -137,18 +137,8 @@ _LAST_WORDS: Final = frozenset(
             *("confirm", "confirmation", "magic", "admin", "read", "write", "edit", "dev", "developer"),
             *("service", "serial", "cd", "functions", "otp", "totp"),
             *("mfa", "bearer", "storageaccount", "root", "authorized", "announce"),
-            *(
-                "preview",
-                "registration",
-                "sess",
-                "encrypt",
-                "decrypt",
-                "wallet",
-                "seal",
-                "unseal",
-                "function",
-            ),
-            *("unsubscribe",),
+            *("preview", "registration", "sess", "encrypt", "decrypt", "wallet", "seal", "unseal"),
+            *("function", "unsubscribe"),
         )
     }
     # What lets somebody in who has it: by mail, once, or as a place that nobody else knows.
@@ -185,18 +175,8 @@ _LAST_WORDS: Final = frozenset(
             *("otp", "totp", "oob", "mfa", "sms", "auth", "login", "access", "unlock", "recovery"),
             *("backup", "invite", "invitation", "oauth", "sso", "pass", "onetime"),
             *("singleuse", "magic", "2fa", "tfa", "twofactor", "email", "validation", "recover", "restore"),
-            *(
-                "pairing",
-                "redeem",
-                "redemption",
-                "extract",
-                "wifi",
-                "join",
-                "authn",
-                "cvv",
-                "cvc",
-                "download",
-            ),
+            *("pairing", "redeem", "redemption", "extract", "wifi", "join", "authn", "cvv", "cvc"),
+            *("download",),
         )
     }
 )

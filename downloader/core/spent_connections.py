@@ -44,10 +44,10 @@ class RefusalRun:
     ``patience``: that with its host.
     """
 
-    __slots__ = ("count", "patience", "since")
+    __slots__ = ("_patience", "count", "since")
 
     def __init__(self, patience: Patience) -> None:
-        self.patience = patience
+        self._patience = patience
         self.count = 0
         self.since = 0.0
 
@@ -63,9 +63,14 @@ class RefusalRun:
 
     def is_spent(self, served_at: float) -> bool:
         """Return whether the host, which last served a request at ``served_at``, does so elsewhere only."""
-        return self.count >= self.patience.refusals and served_at > self.since
+        return self.count >= self._patience.refusals and served_at > self.since
+
+    def left(self, *, served: bool) -> None:
+        """Record that its connection was left; ``served``: it had served a request."""
+        if self.count:
+            self._patience.replaced(served=served)
 
     @property
     def is_doubtful(self) -> bool:
         """Return whether what has been refused before is to be requested on another connection."""
-        return self.count * _FEWEST >= self.patience.refusals
+        return self.count * _FEWEST >= self._patience.refusals

@@ -43,6 +43,7 @@ from urllib3.exceptions import (
 
 from downloader.core.host import Host
 from downloader.core.spent_connections import Patience, RefusalRun
+from downloader.errors import FetchError
 from downloader.http.connecting import connect
 from downloader.http.dns import Resolver
 from downloader.http.exceptions import HandshakeCut, is_reset, is_tls_end, refusal
@@ -229,7 +230,6 @@ class _CountedConnection:
     _dns_host: str
     _entered = False
     served = False  # whether it has served a request since it was opened
-    granted = False  # whether it has then served one that was not refused
     refusals: RefusalRun | None = None
     key = ("", 0)  # host and port, once it is connected
     good = False  # whether a request through it has succeeded, or failed for a reason of the file's
@@ -284,7 +284,7 @@ class _CountedConnection:
         key = self.key = self.host, self.port
         self.budget.enter(key)
         self._entered = True
-        self.served = self.good = self.granted = False
+        self.served = self.good = False
         self.refusals = None
         self._address = ""
         self.budget.begin_opening(self)
@@ -385,7 +385,7 @@ class _CountedConnection:
     def leave(self) -> None:
         """Close the connection to a machine that is of no use, whatever it has served before."""
         if self.refusals is not None:
-            self.refusals.patience.replaced(served=self.granted)
+            self.refusals.left(served=self.good)
         self.good = False
         self.close()
 
@@ -471,7 +471,6 @@ class _IdleTrackingPool:
             if conn.served and response.status == http.client.REQUEST_TIMEOUT:
                 # Some servers send one before they close a connection that is idle (RFC 9110 §15.5.9).
                 raise http.client.RemoteDisconnected("the idle connection has ended with 408")
-            conn.good = conn.good or _is_about_the_file(response)
             # http.client closes the socket at once where the response is the last one of the connection.
             response.only_one = conn.sock is None and not conn.served
             self._note_answer(conn, response)
@@ -484,7 +483,10 @@ class _IdleTrackingPool:
 
     def _note_answer(self, conn: Any, response: Any) -> None:
         """Record whether ``response`` refuses its request, on ``conn`` and of this host."""
-        if response.status >= HTTPStatus.BAD_REQUEST and refusal(response.status, None).refuses:
+        failed = _refusal(response)
+        # Its machine is well, and does not ask to try again.
+        conn.good = conn.good or failed is None or failed.of_file
+        if failed is not None and failed.refuses:
             conn.refusals = conn.refusals or RefusalRun(self._patience)
             conn.refusals.refused(monotonic())
             return
@@ -492,7 +494,6 @@ class _IdleTrackingPool:
         self._served_at = monotonic()
         if not conn.served:
             self._patience.began_well()
-        conn.granted = True
 
     @cached_property
     def _patience(self) -> Patience:
@@ -509,10 +510,12 @@ def system_poll(sock: Any) -> Any:
     return poll
 
 
-def _is_about_the_file(response: Any) -> bool:
-    """Return whether ``response`` says that its machine is well, and does not ask to try again."""
+def _refusal(response: Any) -> FetchError | None:
+    """Return the failure that ``response`` means, None if it means none."""
     status: int = response.status
-    return status < 400 or refusal(status, response.headers.get("Retry-After")).of_file
+    if status < HTTPStatus.BAD_REQUEST:
+        return None
+    return refusal(status, response.headers.get("Retry-After"))
 
 
 def pool_classes(budget: ConnectionBudget) -> dict[str, type[HTTPConnectionPool]]:

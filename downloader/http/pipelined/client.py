@@ -440,9 +440,13 @@ class PipelinedClient:
 
     def _stored(self, task: FetchTask, state: OriginState | None, count: int = 1) -> None:
         """Report that ``count`` tasks of the batch and host of ``task`` are stored."""
+        self._end_batch(task)
+        self._succeeded(task, state, count)
+
+    def _end_batch(self, task: FetchTask) -> None:
+        """Report the batch of ``task`` if all of it is stored or has failed."""
         if not task.batch.left:
             self._owner.batch_finished(task.batch)
-        self._succeeded(task, state, count)
 
     def _succeeded(self, task: FetchTask, state: OriginState | None, count: int = 1) -> None:
         """Record that the host of ``task`` has sent ``count`` files."""
@@ -487,8 +491,7 @@ class PipelinedClient:
         except Exception as error:
             owner.fatal(error)
         else:
-            if not task.batch.left:
-                owner.batch_finished(task.batch)
+            self._end_batch(task)
         finally:
             writer.abort()
             owner.release(task.host)

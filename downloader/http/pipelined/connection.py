@@ -741,8 +741,7 @@ class PipelinedConnection:
         self.close()
 
     def _leave_machine(self) -> None:
-        if self._refusals.count:
-            self.origin_state.patience.replaced(served=self._good)
+        self._refusals.left(served=self._good)
         self._transport.failed()
 
     def close(self) -> None:

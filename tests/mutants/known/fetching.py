@@ -796,9 +796,9 @@ KNOWN = (
     Mutant(
         "a 429 says that its machine is well",
         "behind a redirect, a name of two machines gets all retries at the one that answers 429",
-        "_is_about_the_file",
-        "refusal(status, response.headers.get('Retry-After')).of_file",
-        "status < 500",
+        "_IdleTrackingPool._note_answer",
+        "failed.of_file",
+        "response.status < 500",
         (
             "tests/faults/test_machines.py::"
             "test_another_machine_behind_the_name_that_a_redirect_leads_to_serves[refuses with 408-first]",
