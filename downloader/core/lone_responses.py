@@ -10,9 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-__all__ = ["LoneResponses"]
+__all__ = ["LoneResponses", "Received"]
 
-_KEPT = 4096  # bytes of a body to compare
+Received = tuple[object, object]
+"""A request, by its identity, and the body of the response that was taken for its own."""
+
+# Bytes of a body to compare: at most, and at least where more of it is to come.
+_KEPT, _ENOUGH = 4096, 512
 
 
 class LoneResponses:
@@ -38,18 +42,23 @@ class LoneResponses:
         """Record that the connection is in step."""
         self.count, self._begun = 0, True
 
-    def doubtful(self, held: Sequence[object], surplus: object) -> int:
+    def doubtful(self, row: Sequence[Received], surplus: object, *, whole: bool) -> int:
         """Return how many stored files may have the body of another, since ``surplus`` has come.
 
-        ``held``: the responses before it that are not stored. What is no response, as the rest of a body
-        that is longer than its length, shifts nothing. Nor has anything been shifted before two equal
-        responses in a row: they are the one that was sent twice.
+        ``row``: what was received before it and is not stored; ``whole``: ``surplus`` has come to its end.
+        What is no response, as the rest of a body that is longer than its length, shifts nothing. Nor has
+        anything been shifted before two equal responses in a row: they are the one that was sent twice,
+        unless they may be those to one request and its repetition, each one too late.
         """
-        last = _beginning(surplus)
-        if last is None:
+        if not isinstance(surplus, (bytes, bytearray)):
             return 0
-        row = [each for each in (self._last, *map(_beginning, held)) if each is not None]
-        twice = any(first[: len(then)] == then for first, then in pairwise([*row, last]))
+        bodies = [self._last, *(_beginning(body) for _, body in row), _beginning(surplus)]
+        requests = [object(), object(), *(request for request, _ in row)]  # the first two are not known
+        equal = [bool(first) and first == then for first, then in pairwise(bodies)]
+        if not whole and (last := bodies[-2]) is not None:
+            equal[-1] = len(surplus) >= _ENOUGH and last[: len(surplus)] == bodies[-1]
+        repeated = [first is then for first, then in pairwise(requests)]
+        twice = any(same and not again for same, again in zip(equal, repeated, strict=True))
         return 0 if twice else self.count
 
 

@@ -33,6 +33,8 @@ def run(config: Config, setup: Setup, link: ChildLink, ready: Callable[[bool], R
     background = [gevent.spawn(loop) for loop in loops]
     worker.grant_credit()
     worker.finished.wait()
+    if worker.defect is None:
+        worker.pipelined.await_surplus()
     if worker.defect is not None:
         raise worker.defect
     gevent.killall(background, block=False)  # the process ends

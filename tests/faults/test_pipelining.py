@@ -22,6 +22,7 @@ from servers import (
     CUT,
     RESET,
     Answer,
+    Certificates,
     Pause,
     Request,
     Result,
@@ -170,6 +171,29 @@ def test_files_are_in_doubt_where_a_late_response_took_the_place_of_another(
     assert result.exit == bool(doubtful)
     if late:
         assert "sent a response that nobody asked for" in result.stderr
+
+
+@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize("depth", ["auto", "off"])
+def test_files_are_in_doubt_where_the_last_response_comes_when_the_job_is_done(
+    depth: str, tls: bool, tmp_path: Path
+) -> None:
+    """Every response is the one to the request before, up to the last: nothing else shows it."""
+
+    def answer(nth: int, request: Request) -> Sequence[Step]:
+        last = request.target.endswith("/file-39")
+        steps: list[Step] = [Pause(0.4 if last else 0.02), *plain(request)]
+        return [*steps, Pause(0.01), *plain(request)] if nth == 4 else steps
+
+    certificates = Certificates(tmp_path)
+    files = dict.fromkeys(NAMES, Each(answer))
+    with Server(files=files, tls=certificates.context() if tls else None) as server:
+        trusted = ("--cacert", str(certificates.ca), "--read-timeout", "5s", "--limit", "40")
+        result = fetch(server, tmp_path, depth, "--per-host", "1", *trusted)
+    wrong = {name for name, data in result.files.items() if data != body(name)}
+    assert 20 < len(wrong) <= result.report["doubtful"]
+    assert result.exit == 1
+    assert "sent a response that nobody asked for" in result.stderr
 
 
 @pytest.mark.parametrize("depth", DEEP)

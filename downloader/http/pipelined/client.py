@@ -79,11 +79,11 @@ _MAX_WINDOW, _MIN_WINDOW = 512, 16
 _MAX_ORIGINS = 1000
 # Failures that the body of another file causes.
 _CONTRADICTIONS = ("size-mismatch", "checksum-mismatch")
-# Failures by pages of which the cookies are not looked at where files are served without: these need none,
-# and with them all would go through the requests client.
 # Seconds between two looks at the connections that hold responses at the end, and seconds that these may
 # take longer than expected.
 _LOOK, _OVERDUE = 0.05, 1.0
+# Seconds between two looks for what nobody asked for at the end, and seconds until the last look.
+_LOOK_OFTEN, _LAST_LOOK = 0.002, 1.0
 
 
 class PipelinedClient:
@@ -272,6 +272,19 @@ class PipelinedClient:
         for connection in list(self._busy):
             connection.requeue_outstanding()
 
+    def await_surplus(self) -> None:
+        """Wait for responses that nobody asked for, on connections that have had one request at a time.
+
+        Nothing more is sent on them, and servers are told so: they close, behind what is still to come. It
+        is not waited long for those that do not.
+        """
+        awaited = [each for idle in self._idle.values() for each in idle if each.may_be_shifted]
+        for connection in awaited:
+            connection.end_sending()
+        deadline = monotonic() + _LAST_LOOK
+        while (awaited := [each for each in awaited if not each.is_closed]) and monotonic() < deadline:
+            gevent.sleep(_LOOK_OFTEN)
+
     # called by connections; see ``interfaces.ConnectionOwner``
 
     def new_pace(self) -> Pace | None:
@@ -422,6 +435,7 @@ class PipelinedClient:
 
     def _failed(self, state: OriginState | None, task: FetchTask, error: FetchError) -> None:
         """Report that the response to ``task`` is no file."""
+        # Where files are served without their cookies, pages in the place of files need none either.
         needless = error.code in NOT_THERE and (task.origin.serves or task.robots_txt)
         if error.sets_cookie and not needless and error.sets_cookie not in task.origin.vain_cookies:
             if error.code in NOT_THERE and not task.uncharged:

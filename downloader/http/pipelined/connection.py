@@ -26,7 +26,7 @@ from typing import Any
 
 from downloader.core.host import Host
 from downloader.core.item_states import IN_FLIGHT
-from downloader.core.lone_responses import LoneResponses
+from downloader.core.lone_responses import LoneResponses, Received
 from downloader.core.pipeline_order import (
     UNCHECKED,
     Verdict,
@@ -56,6 +56,8 @@ from downloader.http.task import FetchTask
 from downloader.sinks.checked_writer import CheckedWriter
 
 __all__ = ["PipelinedConnection"]
+
+_LAST_READS = 4  # of what nobody asked for, at most
 
 
 class PipelinedConnection:
@@ -666,19 +668,22 @@ class PipelinedConnection:
     def _end_idle(self) -> None:
         """Close the idle connection: most often the server's keep-alive timeout has expired."""
         with contextlib.suppress(OSError):  # Blocked is one, too
-            if count := self._transport.receive(False):
+            for _ in range(_LAST_READS):
+                if not (count := self._transport.receive(False)):
+                    break
                 self.parser.feed(self._client.buffer[:count])
-                self._tell_doubtful()
+        if self.parser.in_message or self.parser.surplus:
+            self._tell_doubtful()
         self.close()
 
     def _tell_doubtful(self) -> None:
         """Tell how many stored files may be those of other requests, since a response was too many."""
         parser, recheck = self.parser, self._recheck
-        held: list[object] = [body for _, body in parser.completed]
+        row: list[Received] = [*parser.completed]
         if recheck is not None:
-            window = [body for _, body in recheck.held]
-            held = [*window, *recheck.answers, *(held if self._is_rechecking else ())]
-        if files := self._lone.doubtful(held, parser.surplus_body):
+            row = [*recheck.held, *recheck.received, *(row if self._is_rechecking else ())]
+        whole = parser.extra is not None
+        if files := self._lone.doubtful(row, parser.surplus_body, whole=whole):
             self._client.moved(self.origin_state.origin.key, files)
 
     def _discard_window(self) -> None:
@@ -734,6 +739,20 @@ class PipelinedConnection:
     def is_doubtful(self) -> bool:
         """See ``RefusalRun``."""
         return self._refusals.is_doubtful
+
+    @property
+    def may_be_shifted(self) -> bool:
+        """Return whether stored files may be those of others, were one more response to come."""
+        return self._lone.count > 0
+
+    @property
+    def is_closed(self) -> bool:
+        """Return whether it is closed."""
+        return self._state is states.ConnectionState.CLOSED
+
+    def end_sending(self) -> None:
+        """Tell the server that no request follows; it may still send."""
+        self._transport.end_sending()
 
     def leave(self) -> None:
         """Close the idle connection, whose machine is of no use now."""

@@ -402,9 +402,15 @@ class ResponseParser:
 
     @property
     def surplus_body(self) -> Body | None:
-        """Return what has come of the body of a response that nobody asked for, None if it is none."""
-        if self.extra is None and self.headers_complete and not self.outstanding:
-            return self.body
+        """Return what has come of the body of a response that nobody asked for, None if it is none.
+
+        b"" where the response has only begun.
+        """
+        if self.extra is None and not self.outstanding:
+            if self.headers_complete:
+                return self.body
+            if self.in_message and not self.surplus:
+                return b""
         return self.extra
 
     @property

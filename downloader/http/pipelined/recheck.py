@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from random import random
 
+from downloader.core.lone_responses import Received
 from downloader.core.pipeline_order import (
     MANY,
     Answer,
@@ -37,8 +38,8 @@ _Responses = list[tuple[FetchTask, Body]]
 class Recheck:
     """A recheck of ``count`` files of the window ``held``. ``tasks``: those to be requested again now.
 
-    There are none where all have failed in ways that mean no file. ``single``: the window is one file,
-    which was in flight alone.
+    There are none where all have failed in ways that mean no file. ``received``: what has come for them, in
+    its order. ``single``: the window is one file, which was in flight alone.
     """
 
     __slots__ = (
@@ -50,6 +51,7 @@ class Recheck:
         "_seen",
         "_wanted",
         "held",
+        "received",
         "single",
         "tasks",
     )
@@ -57,6 +59,7 @@ class Recheck:
     def __init__(self, held: _Responses, count: int, *, single: bool = False) -> None:
         self.held = held
         self.single = single
+        self.received: list[Received] = []
         self._seen: dict[int, Answer] = {}
         self._alone: dict[int, list[Answer]] = {}
         self._rounds = _ROUNDS
@@ -83,6 +86,7 @@ class Recheck:
         requested one by one without which it is not known what a difference means.
         """
         answers = [_ELSEWHERE if _is_elsewhere(body) else _answer(body) for _, body in responses]
+        self.received += zip(self.tasks, answers, strict=True)
         if self._by_themselves:
             self._alone.setdefault(self._indices[0], []).append(answers[0])
             return self._ask_alone()
@@ -128,11 +132,6 @@ class Recheck:
             and None not in (last, before)
             and last != before
         )
-
-    @property
-    def answers(self) -> list[Answer]:
-        """The responses so far, in their order, but those to requests for files by themselves."""
-        return list(self._seen.values())
 
     @property
     def same(self) -> bool:

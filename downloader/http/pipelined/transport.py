@@ -215,6 +215,11 @@ class Transport:
         except OSError:
             return False
 
+    def end_sending(self) -> None:
+        """Shut down the half of the connection that sends."""
+        with contextlib.suppress(OSError):
+            self._raw.shutdown(socket.SHUT_WR)
+
     def close(self, *, abruptly: bool = False) -> None:
         """Close the connection; ``abruptly``: shut it down first, without waiting for data in transit."""
         for watcher in (self._watcher, self._writable):

@@ -23,6 +23,33 @@ AMBIENT = "tests/faults/test_hostile_ambient.py::"
 TLS = "tests/faults/test_tls_settings.py::"
 
 KNOWN = (
+    # A response that nobody asked for
+    Mutant(
+        "the last surplus response is not awaited",
+        "files are stored under wrong names with exit code 0: what shows it comes when the job is done",
+        "PipelinedClient.await_surplus",
+        "monotonic() < deadline",
+        "monotonic() > deadline",
+        (
+            f"{PIPELINING}test_files_are_in_doubt_where_the_last_response_comes_when_the_job_is_done[off-False]",
+        ),
+    ),
+    Mutant(
+        "a repeated request is taken for a response sent twice",
+        "files are stored under wrong names with exit code 0, where the last of them was requested again",
+        "LoneResponses.doubtful",
+        "same and not again",
+        "same",
+        ("tests/unit/test_core_lone_responses.py::test_what_is_requested_twice_comes_twice",),
+    ),
+    Mutant(
+        "nothing of a body is the beginning of any",
+        "files are stored under wrong names with exit code 0, where a server sends head and body apart",
+        "LoneResponses.doubtful",
+        "len(surplus) >= _ENOUGH",
+        "True",
+        ("tests/unit/test_core_lone_responses.py::test_where_the_surplus_has_only_begun",),
+    ),
     # Judging a response
     Mutant(
         "no length check, pipelined client",
