@@ -70,7 +70,9 @@ class EndsTogether:
                         answered += 1
                     continue
                 connection.sendall(out.read())
-                came.write(connection.recv(65536))
+                if not (data := connection.recv(65536)):
+                    return  # the client has had all that it wants
+                came.write(data)
             tls.write(self._response)
             with contextlib.suppress(ssl.SSLWantReadError):
                 tls.unwrap()
