@@ -43,6 +43,7 @@ __all__ = [
     "open_home",
     "open_regular",
     "unsafe",
+    "without_copy",
 ]
 
 # Rejects empty segments, `.` and `..`.
@@ -74,7 +75,12 @@ _COPY_ON_WRITE: Final = {
 
 
 class UnsafeFile(DestinationError, OSError):
-    """What stands in the place of a file of the tool's own is not one; ``strerror`` is a whole sentence."""
+    """What stands in the place of a file of the tool's own is not one; ``strerror`` is a whole sentence.
+
+    ``removable``: what is the matter with it, where the advice is to remove it.
+    """
+
+    removable = ""
 
     def __str__(self) -> str:
         return str(self.strerror)
@@ -94,11 +100,20 @@ class MissingHome(DestinationError, FileNotFoundError):
         return f"{self.filename} is not there; has it been moved or removed?"
 
 
-def unsafe(
-    path: str | os.PathLike[str], what: str, todo: str = "remove it, then run the same command again"
-) -> UnsafeFile:
-    """Return the error that says ``what`` is the matter with ``path``, and what to do."""
-    return UnsafeFile(errno.EPERM, f"{os.fspath(path)} {what}; {todo}", os.fspath(path))
+def unsafe(path: str | os.PathLike[str], what: str, todo: str = "") -> UnsafeFile:
+    """Return the error that says ``what`` is the matter with ``path``, and what to do: to remove it."""
+    advised = todo or "remove it, then run the same command again"
+    error = UnsafeFile(errno.EPERM, f"{os.fspath(path)} {what}; {advised}", os.fspath(path))
+    error.removable = "" if todo else what
+    return error
+
+
+def without_copy(error: UnsafeFile) -> UnsafeFile:
+    """Return ``error`` about a file that a job cannot go on without: it does not advise to remove it."""
+    if not error.removable:
+        return error
+    todo = "put your own back, from a copy or with chown; or remove it and add --restart to begin anew"
+    return unsafe(error.filename, error.removable, todo)
 
 
 def _kind(mode: int) -> str:

@@ -101,10 +101,16 @@ class JobAgreement:
         job = self._check_output(job, mine)
         if (job.store, job.layout) != (mine.store, mine.layout):
             try:
-                begun = f"--store {job.store} {sink_kind(job.store).describe(job.layout)}"
+                begun, now = (
+                    f"--store {each.store} {sink_kind(each.store).describe(each.layout)}"
+                    for each in (job, mine)
+                )
             except UNDECODABLE as error:
                 raise self._journal.damaged(error) from error
-            raise ConfigError(f"{config.output} was begun with {begun}; give the same, or --restart")
+            raise ConfigError(
+                f"{config.output} was begun with {begun}, and this command has {now}; "
+                "give the same, or --restart"
+            )
         job = self._check_kept(job, mine)
         if job.source != mine.source:
             job = msgspec.structs.replace(job, source=mine.source)

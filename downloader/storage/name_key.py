@@ -16,7 +16,7 @@ from pathlib import Path
 
 from downloader.core.file_errors import advice
 from downloader.errors import ConfigError, DestinationError, JournalError
-from downloader.files.directory import Directory, UnsafeFile, open_home
+from downloader.files.directory import Directory, UnsafeFile, open_home, without_copy
 
 __all__ = [
     "KEY_BYTES",
@@ -53,8 +53,8 @@ def name_key(home: Directory) -> bytes:
             return key
         finally:
             os.close(fd)
-    except UnsafeFile:
-        raise
+    except UnsafeFile as error:
+        raise without_copy(error) from error
     except OSError as error:
         raise DestinationError(f"{path}: {advice(error)}") from error
 
@@ -67,8 +67,8 @@ def read_key(home: Directory) -> bytes:
             key = file.read(KEY_BYTES + 1)
     except FileNotFoundError:
         return b""
-    except UnsafeFile:
-        raise
+    except UnsafeFile as error:
+        raise without_copy(error) from error
     except OSError as error:
         raise DestinationError(f"{path}: {advice(error)}") from error
     return key if len(key) == KEY_BYTES else b""

@@ -17,7 +17,7 @@ from pathlib import Path
 from downloader.core.file_errors import advice
 from downloader.errors import JournalError
 from downloader.files.database import connect, damaged, failure, has_table
-from downloader.files.directory import Directory, Entry, UnsafeFile, open_directory
+from downloader.files.directory import Directory, Entry, UnsafeFile, open_directory, without_copy
 from downloader.storage.schema import ADDED, FORMAT, OLDEST_FORMAT, SCHEMA, AnyRow, Row, Table, row_sum
 
 __all__ = ["Rows"]
@@ -119,8 +119,8 @@ class Rows:
             raise JournalError(f"{self.path}: {failure(error, self.path)}") from error
         except (sqlite3.DatabaseError, UnicodeError) as error:
             raise self.damaged(error) from error
-        except UnsafeFile:
-            raise
+        except UnsafeFile as error:
+            raise without_copy(error) from error
         except OSError as error:
             raise JournalError(f"{self.path}: {advice(error)}") from error
 

@@ -48,6 +48,26 @@ def stored(dest: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in dest.glob("*.jpg")}
 
 
+def test_advice_about_a_key_or_journal_that_is_not_ours_can_be_followed(
+    run_downloader: Run, tmp_path: Path
+) -> None:
+    """To remove it and run the same command again would end the job, or forget what is stored."""
+    with Server(default=answer) as server:
+        for name in ("name-key", "journal.sqlite"):
+            dest = tmp_path / name
+            argv = (write_list(tmp_path / "l.txt", server, "?token=s3cr3t{}"), "-o", dest)
+            assert run_downloader(*argv, "--limit", 5).returncode == 0
+            own = dest / ".downloader" / name
+            os.link(own, tmp_path / f"{name} of somebody")
+            done = run_downloader(*argv)
+            assert done.returncode == 4, done
+            advice = "put your own back, from a copy or with chown; or remove it and add --restart"
+            assert f"{own} has another name, too (a hard link); {advice}" in done.stderr
+            own.unlink()
+            assert run_downloader(*argv, "--restart").returncode == 0
+            assert len(stored(dest)) >= FILES
+
+
 @pytest.mark.parametrize(("how", "apart"), [*((how, False) for how in DAMAGES), ("flipped", True)])
 def test_key_that_is_not_the_one_of_the_names(
     how: str, apart: bool, run_downloader: Run, tmp_path: Path

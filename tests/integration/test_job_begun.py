@@ -57,6 +57,16 @@ def test_members_that_readers_keep_to_themselves(name: str, run_downloader: Run,
     assert (done.returncode, (tmp_path / "d").exists()) == (2, False), done
 
 
+@pytest.mark.parametrize("options", ["--unsafe-extensions", "--digests crc32", "--reproducible"])
+def test_options_of_shards_that_differ_are_named(options: str, run_downloader: Run, tmp_path: Path) -> None:
+    with Server(default=ok(b"x")) as server:
+        (tmp_path / "l.txt").write_text("".join(f"{server.url}/{n}.jpg\n" for n in range(4)))
+        argv = (tmp_path / "l.txt", "-o", tmp_path / "d", "--store", "tar", "--shard-files", 2)
+        assert run_downloader(*argv, "--limit", 2).returncode == 0
+        done = run_downloader(*argv, *options.split())
+        assert (done.returncode, options in done.stderr) == (2, True), done
+
+
 def test_what_a_probe_of_names_has_left_is_removed(run_downloader: Run, tmp_path: Path) -> None:
     """By any further run; not if somebody has put something there."""
     dest = tmp_path / "d"

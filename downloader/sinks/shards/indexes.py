@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -427,7 +428,7 @@ class _Known:
             raise
         except OSError:
             return
-        for word, following in zip(words, [*words[1:], ""], strict=True):
+        for word, following in pairwise([*words, ""]):
             if len(word) == _MD5_LENGTH:
                 self._files.append((word, int(following) if following.isdecimal() else -1))
 

@@ -26,6 +26,25 @@ CHANGED = "tests/faults/test_changed_destination.py::"
 
 KNOWN = (
     Mutant(
+        "a note without words is a defect",
+        "an emptied shards.json.md5 ends every further run of the job with exit code 4",
+        "_Known.__init__",
+        'pairwise([*words, ""])',
+        'zip(words, [*words[1:], ""], strict=True)',
+        ("tests/faults/test_damaged_notes.py::test_damage_is_mended_or_named[tar-empty]",),
+        seconds=120,
+    ),
+    Mutant(
+        "the advice is to remove the key of names",
+        "a job whose name-key has another owner is ended by following the advice",
+        "without_copy",
+        "not error.removable",
+        "True",
+        (
+            "tests/faults/test_name_key.py::test_advice_about_a_key_or_journal_that_is_not_ours_can_be_followed",
+        ),
+    ),
+    Mutant(
         "what a killed process has not written wholly is left to the next worker",
         "without O_TMPFILE a partial file stays in DEST for ever where its item is never stored",
         "take_back",
