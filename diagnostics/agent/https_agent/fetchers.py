@@ -4,13 +4,13 @@ import copy
 import importlib
 import sys
 
-from . import behind, frames, handlers, https_inspection, like, others, plain_http, sharing, turns
+from . import attributes, behind, frames, handlers, https_inspection, like, others, plain_http, sharing, turns
 from .recorder import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
-    from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+    from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
     Fetch = Callable[[str], Any]
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 # Clients that gevent does not make concurrent, and clients that it does.
 _FOREIGN = ("aiohttp", "pycurl", "curl_cffi", "tornado.httpclient", "eventlet.green.ssl")
 _KNOWN = ("requests", "urllib3", "httpx", "httpx2", "geventhttpclient", "botocore")
+_DEEP, _MANY = 3, 20000  # how deep in what modules have a context is looked for, and in how many values
 _OF_APPLICATIONS = (2, 3)  # how many arguments those of WSGI and ASGI take, which are only imported
 
 
@@ -125,11 +126,16 @@ def _as_pool(give, options, shown=None):
 def _as_urllib(options):
     # type: (Dict[str, Any]) -> Fetch
     ssl = _needed("ssl")
-    module = _needed("urllib2" if sys.version_info[0] == 2 else "urllib.request")
     context = others.default_context(ssl, options["verify"] or None)
     if options["verify"] is False:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
+    return _with_context(context, options)
+
+
+def _with_context(context, options):
+    # type: (Any, Dict[str, Any]) -> Fetch
+    module = _needed("urllib2" if sys.version_info[0] == 2 else "urllib.request")
 
     def fetch(url):
         # type: (str) -> None
@@ -568,6 +574,65 @@ def of_modules(options):
     """
     made = [(_of(seen, None, options), seen.url) for seen in like.idle(_modules())]
     return [(found, prefix) for found, prefix in made if found is not None]
+
+
+def of_early_context(options):
+    # type: (Dict[str, Any]) -> Optional[Tuple[Fetch, Dict[str, str]]]
+    """Return a fetch with a context that the user's code has from before the patching, and where that is.
+
+    It has the ``name`` of the variable, and the ``file`` of its module. Those of libraries are left out: a
+    program that fetches with another client never uses them. Return None where there is none.
+    """
+    for name, file, value in _held(_modules()):
+        if https_inspection.is_early_context(value):
+            try:
+                others.trusting(value, options)
+            except (TypeError, RuntimeError):
+                pass  # its attributes cannot be set any more, and no fetch with it can succeed
+            return _with_context(value, options), {"name": name, "file": file and frames.absolute(file)}
+    return None
+
+
+def _held(modules):
+    # type: (List[Dict[str, Any]]) -> Iterator[Tuple[str, str, Any]]
+    """Yield name, file of the module, and value of what the variables of ``modules`` hold.
+
+    After them comes what is in their dictionaries and lists, in their classes, and in the instances of
+    these.
+    """
+    names = set(module.get("__name__") for module in modules)
+    level = [(str(module.get("__file__") or ""), module) for module in modules]  # type: List[Any]
+    left = _MANY
+    for _ in range(_DEEP):
+        within = []  # type: List[Any]
+        for file, values in level:
+            for name, value in list(values.items())[:left]:
+                left -= 1
+                yield str(name), file, value
+                within.append((file, _within(value, names)))
+        level = [each for each in within if each[1]]
+
+
+def _within(value, modules):
+    # type: (Any, Set[Any]) -> Dict[Any, Any]
+    """Return what is in a dictionary or a list, or in a class of ``modules`` or an instance of one."""
+    kind = type(value)  # type: Any
+    if kind is dict:
+        return dict((repr(key), each) for key, each in list(value.items())[:_MANY])
+    if kind in (list, tuple):
+        return dict(enumerate(value[:_MANY]))
+    try:
+        # Not isinstance(), nor an attribute of the object: proxies would load what they stand for.
+        if issubclass(kind, type):
+            return dict(vars(value)) if _is_of(value, modules) else {}
+        return attributes.of(value) if _is_of(kind, modules) else {}
+    except Exception:  # what the application's objects raise
+        return {}
+
+
+def _is_of(kind, modules):
+    # type: (Any, Set[Any]) -> bool
+    return type.__getattribute__(kind, "__dict__").get("__module__") in modules
 
 
 def _modules():

@@ -140,8 +140,13 @@ class Agent(object):
         except fetchers.Unusable as error:
             self.failed("set-up", str(error))
             return
-        unseen = not (foreign or self._connected or self.record.tried or self._prefixes)
-        unseen = unseen and "command" in self.spec["target"]
+        target = self.spec["target"]
+        untried = not (foreign or self._connected or self.record.tried)
+        unseen = untried and not self._prefixes and "command" in target
+        # A client that the program was not seen to use says nothing about a context that its code has.
+        early = None  # type: Optional[Tuple[Fetch, Dict[str, str]]]
+        if untried and self.record.off_sockets is None and (general or "command" in target):
+            early = fetchers.of_early_context(self.options())
         spec = dict(self.spec, name=name)
         recorder.look()
         before = facts.collect()
@@ -188,6 +193,15 @@ class Agent(object):
 
                 both(self._running.run(both, lambda: self.tell("starved"), waits))
                 return
+            if overlapped and early is not None:
+                self.tell("again")
+                spec = dict(spec, run=spec["run"] + "early", name="urllib with " + early[1]["name"])
+                self._running = probe.Probe(early[0], spec)
+                rest = self._running.run(
+                    lambda partial: report(result), lambda: self.tell("starved"), waits
+                )
+                if _fails_of_context(rest):
+                    result = dict(rest, early=early[1])
             report(result)
         except fetchers.Unusable as error:
             self.failed("probe", str(error))
@@ -701,6 +715,13 @@ class Agent(object):
         # type: () -> None
         if self._pause is not None:
             self._pause.end()
+
+
+def _fails_of_context(result):
+    # type: (Dict[str, Any]) -> bool
+    """Return whether all requests failed since their context is none of gevent's: no server refused it."""
+    kinds = [kind for each in result["rounds"] for kind in each["kinds"]]
+    return bool(kinds) and all(kind in ("TypeError", "RecursionError", "RuntimeError") for kind in kinds)
 
 
 def _in_ssl(error):
