@@ -106,7 +106,7 @@ def early_context(case: Case) -> Found | None:
 
 
 def _measured(case: Case, early: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the context that was measured, which only the program has; the first where that is not known."""
+    """Return the context that was measured, where it is known which; else the first."""
     own = case.observation.result.get("early")
     if own is None:
         return early[0]

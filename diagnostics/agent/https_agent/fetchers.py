@@ -4,7 +4,18 @@ import copy
 import importlib
 import sys
 
-from . import attributes, behind, frames, handlers, https_inspection, like, others, plain_http, sharing, turns
+from . import (
+    attributes,
+    behind,
+    frames,
+    handlers,
+    https_inspection,
+    like,
+    others,
+    plain_http,
+    sharing,
+    turns,
+)
 from .recorder import record
 
 TYPE_CHECKING = False

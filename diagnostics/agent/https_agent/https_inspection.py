@@ -329,7 +329,7 @@ def keepers(importers):
 
 def is_early_context(value):
     # type: (Any) -> bool
-    """Return whether ``value`` is a context for clients that is not of gevent's class, which ssl has now."""
+    """Return whether ``value`` is a client's context that is not of gevent's class, as ssl has it now."""
     original, current = _both_classes()
     if original is None or _kind_of_value(value, original, current) != "context":
         return False

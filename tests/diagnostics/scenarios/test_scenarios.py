@@ -37,6 +37,7 @@ COVERED = {
         "client_of_one_host/allowed",
         "client_of_one_host/for each request",
         "connections_of_http_client/late",
+        "context_of_idle_server/server",
         "httpx2_clients/wide",
         "context_for_several_connections/standard",
         "ends_with_an_error/arguments",
