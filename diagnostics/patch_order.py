@@ -115,7 +115,8 @@ def _measured(case: Case, early: list[dict[str, Any]]) -> dict[str, Any]:
         for each in early
         if each["user"] and absolute(str(each["user"][0]), case.facts) == absolute(own["file"], case.facts)
     ]
-    named = [each for each in there if re.search(rf"\b{re.escape(own['name'])}\b", case.text(each["user"]))]
+    name = set(re.findall(r"\w+", own["name"]))
+    named = [each for each in there if name.intersection(re.findall(r"\w+", case.text(each["user"])))]
     # What libraries make has another caller than the user's own line.
     direct = [each for each in early if each["user"] == each["caller"]]
     return next(iter([*named, *there, *direct, *early]))

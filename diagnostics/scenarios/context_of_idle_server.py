@@ -2,6 +2,7 @@
 
 import ssl
 import sys
+import urllib.request
 
 kind = sys.argv[1]
 
@@ -11,13 +12,15 @@ class Upstream:
         self.contexts = {"default": ssl.create_default_context()}
 
 
-early = listening = upstream = None
+early = listening = opener = upstream = None
 if kind == "library":
     import default_context  # it has one that this program does not use
 if kind == "server":
     listening = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 if kind == "attribute":
     upstream = Upstream()
+if kind == "opener":
+    opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=ssl.create_default_context()))
 if kind == "early":
     early = ssl.create_default_context()
 
@@ -60,7 +63,7 @@ RUNS = [
         "EXPECT": {
             "verdict": "error",
             "cause": "context-before-patching",
-            "where": "context_of_idle_server.py:22",
+            "where": "context_of_idle_server.py:25",
         },
     },
     {
@@ -69,7 +72,16 @@ RUNS = [
         "EXPECT": {
             "verdict": "error",
             "cause": "context-before-patching",
-            "where": "context_of_idle_server.py:11",
+            "where": "context_of_idle_server.py:12",
+        },
+    },
+    {
+        "name": "opener",
+        "COMMAND": ["python", "context_of_idle_server.py", "opener"],
+        "EXPECT": {
+            "verdict": "error",
+            "cause": "context-before-patching",
+            "where": "context_of_idle_server.py:23",
         },
     },
     {

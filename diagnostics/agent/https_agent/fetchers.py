@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 # Clients that gevent does not make concurrent, and clients that it does.
 _FOREIGN = ("aiohttp", "pycurl", "curl_cffi", "tornado.httpclient", "eventlet.green.ssl")
 _KNOWN = ("requests", "urllib3", "httpx", "httpx2", "geventhttpclient", "botocore")
-_DEEP, _MANY = 3, 20000  # how deep in what modules have a context is looked for, and in how many values
+# A context is looked for so deep in what modules have, in so many values, and in clients of these packages.
+_DEEP, _MANY = 4, 20000
+_CONTEXTS = ("http", "httpcore", "httpcore2", "httpx", "httpx2", "urllib")
 _OF_APPLICATIONS = (2, 3)  # how many arguments those of WSGI and ASGI take, which are only imported
 
 
@@ -591,7 +593,8 @@ def of_early_context(options):
     # type: (Dict[str, Any]) -> Optional[Tuple[Fetch, Dict[str, str]]]
     """Return a fetch with a context that the user's code has from before the patching, and where that is.
 
-    It has the ``name`` of the variable, and the ``file`` of its module. Those of libraries are left out: a
+    That is the ``name`` of the variable, with what leads from it to the context, and the ``file`` of its
+    module. Those of libraries are left out: a
     program that fetches with another client never uses them. Return None where there is none.
     """
     for name, file, value in _held(_modules()):
@@ -609,36 +612,45 @@ def _held(modules):
     """Yield name, file of the module, and value of what the variables of ``modules`` hold.
 
     After them comes what is in their dictionaries and lists, in their classes, and in the instances of
-    these.
+    these and of clients.
     """
     names = set(module.get("__name__") for module in modules)
-    level = [(str(module.get("__file__") or ""), module) for module in modules]  # type: List[Any]
+    level = [("", str(each.get("__file__") or ""), list(each.items())) for each in modules]  # type: List[Any]
     left = _MANY
     for _ in range(_DEEP):
         within = []  # type: List[Any]
-        for file, values in level:
-            for name, value in list(values.items())[:left]:
+        for before, file, values in level:
+            for name, value in values[:left]:
                 left -= 1
-                yield str(name), file, value
-                within.append((file, _within(value, names)))
-        level = [each for each in within if each[1]]
+                yield before + name, file, value
+                within.append((before + name, file, _within(value, names)))
+        level = [each for each in within if each[2]]
 
 
 def _within(value, modules):
-    # type: (Any, Set[Any]) -> Dict[Any, Any]
-    """Return what is in a dictionary or a list, or in a class of ``modules`` or an instance of one."""
+    # type: (Any, Set[Any]) -> List[Tuple[str, Any]]
+    """Return what is in a dictionary, a list, a class of ``modules``, an instance of one, or a client."""
     kind = type(value)  # type: Any
     if kind is dict:
-        return dict((repr(key), each) for key, each in list(value.items())[:_MANY])
+        return [("[...]", each) for each in list(value.values())[:_MANY]]  # keys may be secret
     if kind in (list, tuple):
-        return dict(enumerate(value[:_MANY]))
+        return [("[%d]" % index, each) for index, each in enumerate(value[:_MANY])]
     try:
         # Not isinstance(), nor an attribute of the object: proxies would load what they stand for.
         if issubclass(kind, type):
-            return dict(vars(value)) if _is_of(value, modules) else {}
-        return attributes.of(value) if _is_of(kind, modules) else {}
+            found = dict(vars(value)) if _is_of(value, modules) else {}
+        else:
+            found = attributes.of(value) if _is_of(kind, modules) or _is_of_client(kind) else {}
     except Exception:  # what the application's objects raise
-        return {}
+        return []
+    return [("." + str(name), each) for name, each in found.items()]
+
+
+def _is_of_client(kind):
+    # type: (Any) -> bool
+    """Return whether ``kind`` is a part of a client whose contexts gevent makes concurrent."""
+    package = str(type.__getattribute__(kind, "__dict__").get("__module__")).partition(".")[0]
+    return package in _CONTEXTS and not kind.__name__.startswith("Async")
 
 
 def _is_of(kind, modules):

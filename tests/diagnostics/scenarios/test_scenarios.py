@@ -79,7 +79,8 @@ COVERED = {
         "session_sleep_from_before",
     },
     "context-before-patching": {  # context_before_patching, connections_of_http_client/early
-        "adapter_before_patching"
+        "adapter_before_patching",
+        "context_of_idle_server/opener",
     },
     "cpu-bound": {"session_hook_hashes"},  # cpu_in_callback
     "not-patched": {"not_patched_injected"},  # not_patched
