@@ -96,12 +96,30 @@ def early_context(case: Case) -> Found | None:
     used = case.socket_class == "ssl.SSLSocket" or case.judgement.verdict == "error"
     if not early or not used:
         return None
-    spot = early[0]["user"] or early[0]["caller"]
+    made = _measured(case, early)
+    spot = made["user"] or made["caller"]
     evidence = [
         f"an SSLContext was made{ending('by', case.where(spot))}, before {case.patch_line()}",
         error_text(case),
     ]
     return Found(case.where(spot), evidence)
+
+
+def _measured(case: Case, early: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the context that was measured, where it is known which; else the first."""
+    own = case.observation.result.get("early")
+    if own is None:
+        return early[0]
+    there = [
+        each
+        for each in early
+        if each["user"] and absolute(str(each["user"][0]), case.facts) == absolute(own["file"], case.facts)
+    ]
+    name = set(re.findall(r"\w+", own["name"]))
+    named = [each for each in there if name.intersection(re.findall(r"\w+", case.text(each["user"])))]
+    # What libraries make has another caller than the user's own line.
+    direct = [each for each in early if each["user"] == each["caller"]]
+    return next(iter([*named, *there, *direct, *early]))
 
 
 # What a line waits in, and the calls that make one.

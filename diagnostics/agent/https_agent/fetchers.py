@@ -4,13 +4,24 @@ import copy
 import importlib
 import sys
 
-from . import behind, frames, handlers, https_inspection, like, others, plain_http, sharing, turns
+from . import (
+    attributes,
+    behind,
+    frames,
+    handlers,
+    https_inspection,
+    like,
+    others,
+    plain_http,
+    sharing,
+    turns,
+)
 from .recorder import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
-    from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+    from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
     Fetch = Callable[[str], Any]
 
@@ -18,6 +29,9 @@ if TYPE_CHECKING:
 # Clients that gevent does not make concurrent, and clients that it does.
 _FOREIGN = ("aiohttp", "pycurl", "curl_cffi", "tornado.httpclient", "eventlet.green.ssl")
 _KNOWN = ("requests", "urllib3", "httpx", "httpx2", "geventhttpclient", "botocore")
+# A context is looked for so deep in what modules have, in so many values, and in clients of these packages.
+_DEEP, _MANY = 4, 20000
+_CONTEXTS = ("http", "httpcore", "httpcore2", "httpx", "httpx2", "urllib")
 _OF_APPLICATIONS = (2, 3)  # how many arguments those of WSGI and ASGI take, which are only imported
 
 
@@ -125,11 +139,16 @@ def _as_pool(give, options, shown=None):
 def _as_urllib(options):
     # type: (Dict[str, Any]) -> Fetch
     ssl = _needed("ssl")
-    module = _needed("urllib2" if sys.version_info[0] == 2 else "urllib.request")
     context = others.default_context(ssl, options["verify"] or None)
     if options["verify"] is False:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
+    return _with_context(context, options)
+
+
+def _with_context(context, options):
+    # type: (Any, Dict[str, Any]) -> Fetch
+    module = _needed("urllib2" if sys.version_info[0] == 2 else "urllib.request")
 
     def fetch(url):
         # type: (str) -> None
@@ -568,6 +587,75 @@ def of_modules(options):
     """
     made = [(_of(seen, None, options), seen.url) for seen in like.idle(_modules())]
     return [(found, prefix) for found, prefix in made if found is not None]
+
+
+def of_early_context(options):
+    # type: (Dict[str, Any]) -> Optional[Tuple[Fetch, Dict[str, str]]]
+    """Return a fetch with a context that the user's code has from before the patching, and where that is.
+
+    That is the ``name`` of the variable, with what leads from it to the context, and the ``file`` of its
+    module. Those of libraries are left out: a
+    program that fetches with another client never uses them. Return None where there is none.
+    """
+    for name, file, value in _held(_modules()):
+        if https_inspection.is_early_context(value):
+            try:
+                others.trusting(value, options)
+            except (TypeError, RuntimeError):
+                pass  # its attributes cannot be set any more, and no fetch with it can succeed
+            return _with_context(value, options), {"name": name, "file": file and frames.absolute(file)}
+    return None
+
+
+def _held(modules):
+    # type: (List[Dict[str, Any]]) -> Iterator[Tuple[str, str, Any]]
+    """Yield name, file of the module, and value of what the variables of ``modules`` hold.
+
+    After them comes what is in their dictionaries and lists, in their classes, and in the instances of
+    these and of clients.
+    """
+    names = set(module.get("__name__") for module in modules)
+    level = [("", str(each.get("__file__") or ""), list(each.items())) for each in modules]  # type: List[Any]
+    left = _MANY
+    for _ in range(_DEEP):
+        within = []  # type: List[Any]
+        for before, file, values in level:
+            for name, value in values[:left]:
+                left -= 1
+                yield before + name, file, value
+                within.append((before + name, file, _within(value, names)))
+        level = [each for each in within if each[2]]
+
+
+def _within(value, modules):
+    # type: (Any, Set[Any]) -> List[Tuple[str, Any]]
+    """Return what is in a dictionary, a list, a class of ``modules``, an instance of one, or a client."""
+    kind = type(value)  # type: Any
+    if kind is dict:
+        return [("[...]", each) for each in list(value.values())[:_MANY]]  # keys may be secret
+    if kind in (list, tuple):
+        return [("[%d]" % index, each) for index, each in enumerate(value[:_MANY])]
+    try:
+        # Not isinstance(), nor an attribute of the object: proxies would load what they stand for.
+        if issubclass(kind, type):
+            found = dict(vars(value)) if _is_of(value, modules) else {}
+        else:
+            found = attributes.of(value) if _is_of(kind, modules) or _is_of_client(kind) else {}
+    except Exception:  # what the application's objects raise
+        return []
+    return [("." + str(name), each) for name, each in found.items()]
+
+
+def _is_of_client(kind):
+    # type: (Any) -> bool
+    """Return whether ``kind`` is a part of a client whose contexts gevent makes concurrent."""
+    package = str(type.__getattribute__(kind, "__dict__").get("__module__")).partition(".")[0]
+    return package in _CONTEXTS and not kind.__name__.startswith("Async")
+
+
+def _is_of(kind, modules):
+    # type: (Any, Set[Any]) -> bool
+    return type.__getattribute__(kind, "__dict__").get("__module__") in modules
 
 
 def _modules():

@@ -302,10 +302,8 @@ def keepers(importers):
     whether a ``client`` may use it, and where the module was imported: ``user`` and ``caller``, by
     ``importers``.
     """
-    ssl, monkey = sys.modules.get("ssl"), sys.modules.get("gevent.monkey")
-    original = getattr(monkey, "saved", {}).get("ssl", {}).get("SSLContext")
-    current = getattr(ssl, "SSLContext", None)
-    if original is None or current is None or original is current:
+    original, current = _both_classes()
+    if original is None:
         return []
     found = []
     for name in list(sys.modules):
@@ -327,6 +325,26 @@ def keepers(importers):
                     }
                 )
     return found
+
+
+def is_early_context(value):
+    # type: (Any) -> bool
+    """Return whether ``value`` is a client's context that is not of gevent's class, as ssl has it now."""
+    original, current = _both_classes()
+    if original is None or _kind_of_value(value, original, current) != "context":
+        return False
+    return _is_client(value)
+
+
+def _both_classes():
+    # type: () -> Tuple[Any, Any]
+    """Return the SSLContext that ssl had, and the one that it has; None twice where they are the same."""
+    ssl, monkey = sys.modules.get("ssl"), sys.modules.get("gevent.monkey")
+    original = getattr(monkey, "saved", {}).get("ssl", {}).get("SSLContext")
+    current = getattr(ssl, "SSLContext", None)
+    if original is None or current is None or original is current:
+        return None, None
+    return original, current
 
 
 def _kind_of_value(value, original, current):

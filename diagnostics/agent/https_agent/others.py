@@ -50,11 +50,11 @@ def like(own, options, many=1):
         locks = sharing.locks_of(own, many > 1)
         model = _httpx_model(own)  # the application may close its client before the last copy is made
         for each in _transports([own._transport, own._mounts]):
-            _trusting(getattr(getattr(each, "_pool", None), "_ssl_context", None), options)
+            trusting(getattr(getattr(each, "_pool", None), "_ssl_context", None), options)
         give = in_turn(lambda: _httpx_like(sys.modules[library], model, options, locks()), many)
         return _as_httpx(give, options), library + ".Client"
     pool = own._connection_pool
-    context = _trusting(getattr(pool, "ssl_context", None), options)
+    context = trusting(getattr(pool, "ssl_context", None), options)
     return _as_geventhttpclient(pool.size, context, options, many), "geventhttpclient.HTTPClient"
 
 
@@ -64,11 +64,11 @@ def imported(options):
     ssl = sys.modules.get("ssl")
     library = next((each for each in _HTTPX if each in sys.modules), "")
     if library and ssl is not None:
-        context = _trusting(default_context(ssl), options)
+        context = trusting(default_context(ssl), options)
         client = sys.modules[library].Client(verify=context)
         return _as_httpx(lambda: client, options), library + ".Client"
     if "geventhttpclient" in sys.modules:
-        context = _trusting(default_context(sys.modules["gevent.ssl"]), options)
+        context = trusting(default_context(sys.modules["gevent.ssl"]), options)
         return _as_geventhttpclient(_MANY, context, options), "geventhttpclient.HTTPClient"
     return None
 
@@ -85,7 +85,7 @@ def default_context(ssl, cafile=None):
     return context
 
 
-def _trusting(context, options):
+def trusting(context, options):
     # type: (Any, Dict[str, Any]) -> Any
     """Make ``context``, which may be the application's, trust the probe's server, and return it."""
     if context is not None and options["verify"] is False:
@@ -100,7 +100,7 @@ def as_opener(opener, options):
     # type: (Any, Dict[str, Any]) -> Fetch
     """Return a fetch that uses the application's opener of urllib."""
     for handler in opener.handlers:
-        _trusting(getattr(handler, "_context", None), options)
+        trusting(getattr(handler, "_context", None), options)
 
     def fetch(url):
         # type: (str) -> None
@@ -112,7 +112,7 @@ def as_opener(opener, options):
 def as_connection(own, options):
     # type: (Any, Dict[str, Any]) -> Tuple[Fetch, str]
     """Return a fetch that makes a connection of http.client's like ``own`` each time, and its name."""
-    _trusting(getattr(own, "_context", None), options)
+    trusting(getattr(own, "_context", None), options)
     base = server_of(options["url"])
     host, port = _address_in(base)
     unused = {
@@ -146,7 +146,7 @@ def as_connection(own, options):
 def as_socket(context, kind, options):
     # type: (Any, Any, Dict[str, Any]) -> Tuple[Fetch, str]
     """Return a fetch over sockets of the class ``kind`` that ``context`` wraps, and its name."""
-    _trusting(context, options)
+    trusting(context, options)
     base = server_of(options["url"])
     host, port = _address_in(base)
 
@@ -233,7 +233,7 @@ def _httpx_like(httpx, own, options, locks):
             max_connections=pool._max_connections,
             max_keepalive_connections=pool._max_keepalive_connections,
         )
-        context = _trusting(pool._ssl_context, options)
+        context = trusting(pool._ssl_context, options)
         client._transport = httpx.HTTPTransport(verify=context, limits=limits)
         client._mounts = {}
     return client

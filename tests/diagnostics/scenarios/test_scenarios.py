@@ -37,6 +37,7 @@ COVERED = {
         "client_of_one_host/allowed",
         "client_of_one_host/for each request",
         "connections_of_http_client/late",
+        "context_of_idle_server/server",
         "httpx2_clients/wide",
         "context_for_several_connections/standard",
         "ends_with_an_error/arguments",
@@ -78,7 +79,8 @@ COVERED = {
         "session_sleep_from_before",
     },
     "context-before-patching": {  # context_before_patching, connections_of_http_client/early
-        "adapter_before_patching"
+        "adapter_before_patching",
+        "context_of_idle_server/opener",
     },
     "cpu-bound": {"session_hook_hashes"},  # cpu_in_callback
     "not-patched": {"not_patched_injected"},  # not_patched

@@ -312,6 +312,14 @@ KNOWN = (
         (f"{OWN_TLS}test_client_that_a_program_has_and_may_use_later_is_measured_as_well",),
     ),
     Mutant(
+        "a context from before the patching is not measured where nothing was fetched",
+        "a web application whose every request will fail is called concurrent before the first one comes",
+        "Agent.measure",
+        "overlapped and early is not None",
+        "False",
+        (f"{SCENARIO}[context_of_idle_server/early]",),
+    ),
+    Mutant(
         "a function that only sleeps is waited for",
         "--app of the main function of a program is given up after 20 s only, and its sleep called a lock",
         "Probe._rests",
