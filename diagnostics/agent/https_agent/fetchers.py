@@ -594,8 +594,8 @@ def of_early_context(options):
     """Return a fetch with a context that the user's code has from before the patching, and where that is.
 
     That is the ``name`` of the variable, with what leads from it to the context, and the ``file`` of its
-    module. Those of libraries are left out: a
-    program that fetches with another client never uses them. Return None where there is none.
+    module. Those of libraries are left out: a program that fetches with another client never uses them.
+    Return None where there is none.
     """
     for name, file, value in _held(_modules()):
         if https_inspection.is_early_context(value):
