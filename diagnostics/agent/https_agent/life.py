@@ -140,7 +140,8 @@ class Agent(object):
         except fetchers.Unusable as error:
             self.failed("set-up", str(error))
             return
-        unseen = not (foreign or self._connected or self.record.tried or self._prefixes)
+        tried = self._connected or self.record.tried  # by the program: the probe has not begun
+        unseen = not (foreign or tried or self._prefixes)
         unseen = unseen and "command" in self.spec["target"]
         spec = dict(self.spec, name=name)
         recorder.look()
@@ -162,7 +163,8 @@ class Agent(object):
             # Include what the first fetch changed in the process: it may have patched.
             now = facts.refreshed(before)
             seen = self.record.seen()
-            self.tell(kind, result=result, seen=seen, facts=now, argv=_argv(), left=self._left)
+            told = {"argv": _argv(), "left": self._left, "connected": tried}
+            self.tell(kind, result=result, seen=seen, facts=now, **told)
 
         try:
             measured = self._running = probe.Probe(how, spec)
