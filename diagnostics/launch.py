@@ -25,7 +25,7 @@ from diagnostics.agent.https_agent.clocks import clock
 from diagnostics.agent.https_agent.entrance import VARIABLE, Entrance
 from diagnostics.errors import ProbeError, UsageError
 from diagnostics.missed import Missed
-from diagnostics.model import Observation, Question, Start
+from diagnostics.model import End, Observation, Question, Start
 from diagnostics.origin import Origin
 from diagnostics.output_errors import error_in
 from diagnostics.processes import Processes, end_all, is_alive
@@ -143,7 +143,7 @@ def _observed(
 
             watch = _Watch(question, process, outbox, folder / "output", processes, served)
             report = watch.wait(missed, start, may_start)
-            notes = watch.notes(report)
+            notes, end = watch.end(report)
     facts = {**report["facts"], "started": here()}
     return Observation(
         report["result"],
@@ -154,6 +154,8 @@ def _observed(
         passed=report["passed"],
         start=start,
         notes=notes,
+        connected=bool(report.get("connected")) or processes.fetches,
+        end=end,
     )
 
 
@@ -440,18 +442,21 @@ class _Watch:
                 raise self._timed_out(now)
             time.sleep(_POLL)
 
-    def notes(self, measured: Mapping[str, Any]) -> list[str]:
-        """Return what to know of a command that was measured as it ended.
+    def end(self, measured: Mapping[str, Any]) -> tuple[list[str], End | None]:
+        """Return what to know of a command, and how it ended, if it was measured as it did so.
 
         Raises ProbeError where it ended with an error, and had fetched nothing.
         """
         left, notes = measured.get("left"), []
         if self._missed is not None and self._missed.with_gevent:
             notes.append(f"{self._missed.told(advice=False)}: what it fetches was not measured")
-        if left is None or left["broken"] or not self._question.target.command:
-            return notes
+        if left is None or not self._question.target.command:
+            return notes, None
+        if left["broken"]:
+            return notes, End(None, self._last_output())
         self._let_end()
-        code = self._process.poll() or 0  # below 0: killed, perhaps since it was probed
+        known = self._process.poll()
+        code = known or 0  # below 0: killed, perhaps since it was probed
         if code > 0 and not left["connected"]:
             raise ProbeError(
                 f"{self._shown} ended with exit code {code}, before it made an HTTPS connection"
@@ -465,7 +470,7 @@ class _Watch:
             )
         if not left["connected"] and self._at_a_terminal():
             notes.append(f"the command has fetched nothing: {AT_A_TERMINAL}")
-        return notes
+        return notes, End(known if code >= 0 else None, self._last_output())
 
     def _let_end(self) -> None:
         """Let the command end, whose process does so that was probed; what started that may go on."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Cause",
     "Diagnosis",
+    "End",
     "Excerpt",
     "Hold",
     "Observation",
@@ -113,6 +114,17 @@ class Question:
 
 
 @dataclass(frozen=True)
+class End:
+    """How a command ended whose process was probed as it did so.
+
+    ``code``: its exit code, None where that is not known; ``output``: what it wrote last, for a message.
+    """
+
+    code: int | None
+    output: str
+
+
+@dataclass(frozen=True)
 class Observation:
     """What the agent observed in one process.
 
@@ -126,7 +138,9 @@ class Observation:
     - ``passed``: seconds that the probe took by the clock of the process, and by the kernel's time stamps
       of its reports; None where there are no reports;
     - ``start``: what was started in place of the command, since the agent had not come in;
-    - ``notes``: what else to know of the command.
+    - ``notes``: what else to know of the command;
+    - ``connected``: it had tried an HTTPS connection before it was probed;
+    - ``end``: how it ended; None where it was probed before that.
     """
 
     result: dict[str, Any]
@@ -139,6 +153,8 @@ class Observation:
     passed: tuple[float, float] | None = None
     start: Start | None = None
     notes: list[str] = field(default_factory=list)
+    connected: bool = False
+    end: End | None = None
 
     @property
     def held(self) -> list[dict[str, Any]]:

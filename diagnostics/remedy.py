@@ -23,8 +23,9 @@ __all__ = ["KNOWN", "Plan", "is_known", "measure_again"]
 
 _DESCRIPTORS = 65536
 _CELL = "<In ["
-# A kernel of Jupyter looks at which of its threads it is in, and answers nothing where all seem to be one.
-_PATCH_CELL = "from gevent import monkey; monkey.patch_all(thread=False)"
+# Threads that run already may not work when patched. A kernel of Jupyter looks at which of its threads it
+# is in, and answers nothing where all seem to be one.
+_PATCH_BUT_THREADS = "from gevent import monkey; monkey.patch_all(thread=False)"
 _INPUT = "<standard input>"
 _RUNS_TEXT = re.compile(r"\b(exec|eval|execfile)\(")  # then the call is in another text
 _PATCH = "from gevent import monkey; monkey.patch_all()"
@@ -35,13 +36,15 @@ class Plan(NamedTuple):
     """A remedy at a place.
 
     ``line``: the code; ``where``: the place, as printed; ``place``: the same for the agent, see
-    ``https_agent.remedies``; ``why``: the reason where it cannot be measured.
+    ``https_agent.remedies``; ``why``: the reason where it cannot be measured; ``instead``: it is tried only
+    where the command did not do its work with the plan before it.
     """
 
     line: str
     where: str
     place: dict[str, Any]
     why: str = ""
+    instead: bool = False
 
 
 class Known(NamedTuple):
@@ -107,17 +110,26 @@ def _patch_first(case: Case) -> list[Plan]:
     if style:
         return [Plan(_PATCH, f"before import {style}", {"place": "set-up"})]
     file, first, second = _begins(case)
-    begins = re.match(r"(from|import)\s+gevent\b", case.text((file, first))) if file else None
+    begins = re.match(r"(from|import)\s+(os,\s*)?gevent\b", case.text((file, first))) if file else None
     if not file or (begins and _is_there(case, file, second or first)):
         return []
-    return [_in_front_of(case, _PATCH_CELL if file.startswith(_CELL) else _PATCH, file, first)]
+    if file.startswith(_CELL):
+        return [_in_front_of(case, _PATCH_BUT_THREADS, file, first)]
+    if case.facts.get("xdist_worker"):
+        return [_in_front_of(case, start_remedies.PATCH_WORKERS, file, first)]
+    plans = [_in_front_of(case, _PATCH, file, first)]
+    if case.question.target.command:
+        # What imports the user's file may have threads, which the agent cannot tell from those of gevent.
+        plans.append(_in_front_of(case, _PATCH_BUT_THREADS, file, first)._replace(instead=True))
+    return plans
 
 
 def _is_there(case: Case, file: str, number: int) -> bool:
     """Return whether the application already starts with it."""
     call = case.seen["patches"][0] if case.seen["patches"] else None
     spot = call["caller"] if call else None
-    kept = {"thread": "False"} if file.startswith(_CELL) else {}
+    keeps = file.startswith(_CELL) or case.facts.get("xdist_worker")
+    kept = {"thread": "False"} if keeps else {}
     if call is None or spot is None or call["function"] != "patch_all" or call["arguments"] != kept:
         return False
     return case.file(spot) == file and bool(spot[1] <= number)
@@ -296,9 +308,12 @@ def measure_again(
         known = KNOWN[code]
         if {each.code for each in worked} & set(known.unless):
             continue
+        did_work = True
         for plan in known.plans(case):
+            if plan.instead and did_work:
+                continue
             progress(f"measuring again with: {known.summary}")
-            remedy = _measured(case, code, known, plan, again)
+            remedy, did_work = _measured(case, code, known, plan, again)
             (worked if remedy.verdict == "concurrent" else failed).append(remedy)
             if remedy.verdict == "concurrent":
                 break
@@ -307,21 +322,38 @@ def measure_again(
 
 def _measured(
     case: Case, code: str, known: Known, plan: Plan, again: Callable[[dict[str, Any]], Observation]
-) -> Remedy:
-    wall, verdict, why = None, "error", plan.why
+) -> tuple[Remedy, bool]:
+    """Return the remedy with its measurement, and whether the command did its work with it."""
+    wall, verdict, why, did_work = None, "error", plan.why, True
     if not why:
         try:
             seen = again({"code": code, "line": plan.line, **plan.place})
             judgement = judge(case.question, seen)
         except ProbeError as error:
-            why = str(error)
+            why, did_work = str(error), False
         else:
+            broken = _broken(case.observation, seen)
             if code not in seen.result["applied"]:
                 why = "that place was not reached in the process that was probed"
+            elif broken:
+                # What was measured is a process in which the program itself does not come to fetch.
+                why, did_work = broken, False
             else:
                 verdict = judgement.verdict
                 # The seconds of the same pass as without it.
                 opened = None if case.judgement.delay else opening(case.question, seen)
                 wall = round(opened or judgement.wall, 3) if verdict != "error" else None
                 why = {"serialized": "still serialized", "error": judgement.error}.get(verdict, "")
-    return Remedy(code, known.summary, wall, verdict, plan.line, plan.where, why)
+    return Remedy(code, known.summary, wall, verdict, plan.line, plan.where, why), did_work
+
+
+def _broken(without: Observation, seen: Observation) -> str:
+    """Return how the command gets less far with a remedy than ``without`` it; "" if it does not."""
+    end, plain = seen.end, without.end
+    if end is None:
+        return ""
+    if without.connected and not seen.connected:
+        return f"with it, the command ends before it tries an HTTPS connection{end.output}"
+    if end.code and plain is not None and plain.code == 0:
+        return f"with it, the command ends with exit code {end.code}{end.output}"
+    return ""

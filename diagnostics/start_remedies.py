@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 from diagnostics.evidence import Case
 from downloader.core.redact import redact
 
-__all__ = ["Start", "starts"]
+__all__ = ["PATCH_WORKERS", "Start", "starts"]
 
 _PATCH = "from gevent import monkey; monkey.patch_all()"
-# The threads of pytest-xdist, with which its processes speak to each other, do not work when patched.
-_PATCH_WORKERS = (
+# The threads of pytest-xdist, with which its processes speak to each other, do not work when patched. Nor
+# does the process that starts the workers, in which threads wait for them; it runs no tests.
+PATCH_WORKERS = (
     "import os, gevent.monkey; "
     "'PYTEST_XDIST_WORKER' in os.environ and gevent.monkey.patch_all(thread=False)"
 )
@@ -76,7 +77,7 @@ def starts(case: Case) -> list[Start]:
             place: dict[str, Any] = {"place": "command", "argv": argv, "chosen": ["", *program.rest]}
             found.append(Start(redact(shlex.join(argv)), "as the command", place))
         if program.name in _PYTEST:
-            found.append(_plugin(program, case, _PATCH if is_main else _PATCH_WORKERS, is_main))
+            found.append(_plugin(program, case, _PATCH if is_main else PATCH_WORKERS, is_main))
     folder = next((each for each in case.facts.get("path", []) if _is_site(each, case.facts)), None)
     if folder:
         place = {"place": "begin", "prefix": case.facts.get("prefix")}

@@ -6,11 +6,13 @@ Each remedy is carried out as it is printed, and measured without the diagnostic
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from carried_out import carry_out
+from harness import environment
 from meeting import meeting, said
 from program_parts import PATCH
 
@@ -36,6 +38,20 @@ def test_work():
     assert REQUESTS == 3
     gevent.joinall([gevent.spawn(fetch) for _ in range(REQUESTS)], raise_error=True)
 """
+# It runs what it is given in the thread in which it was started, as a kernel of Jupyter does.
+LAUNCHER = """\
+import importlib
+import os
+import sys
+import threading
+
+here = threading.get_ident()
+sys.path.insert(0, os.getcwd())
+app = importlib.import_module("app")
+if threading.get_ident() != here:
+    sys.exit("this is another thread")
+app.test_work()
+"""
 PLUGINS = ("-c", "/dev/null", "--rootdir=.", "-pno:cacheprovider")
 
 
@@ -58,6 +74,13 @@ def first_of(answer, folder):
     return argv
 
 
+@pytest.fixture
+def no_worker(monkeypatch):
+    """Leave out the variables of the worker that these tests run in."""
+    for name in [each for each in os.environ if each.startswith("PYTEST_XDIST")]:
+        monkeypatch.delenv(name)
+
+
 @pytest.mark.parametrize("way", ["module", "script"])
 def test_plugin_of_pytest_that_imports_before_conftest(said, write, tmp_path, python, way):
     write("conftest", PATCH)
@@ -72,14 +95,48 @@ def test_plugin_of_pytest_that_imports_before_conftest(said, write, tmp_path, py
     said(argv, 3)
 
 
-def test_plugin_in_the_workers_of_xdist(said, write, tmp_path, python, monkeypatch):
-    for name in [each for each in os.environ if each.startswith("PYTEST_XDIST")]:
-        monkeypatch.delenv(name)  # of the workers that these tests run in
+@pytest.mark.usefixtures("no_worker")
+def test_plugin_in_the_workers_of_xdist(said, write, tmp_path, python):
     # grequests patches in the worker; threads must stay as they are, which the worker is served by.
     write("test_work", f"import grequests\n{TEST}")
     answer = said([python, "-m", "pytest", "-q", *PLUGINS, "-n", "1", "test_work.py"], 0, "--fix")
     assert answer.cause[0] == "patched-too-late"
     said(first_of(answer, tmp_path), 3)
+
+
+@pytest.mark.usefixtures("no_worker")
+def test_line_of_conftest_in_the_workers_of_xdist(said, meeting, write, tmp_path, python):
+    write("conftest", "import pytest\n")
+    write("test_work", TEST)
+    # Without the plug-in that imports requests before conftest.py.
+    options = (*PLUGINS, "-pno:requests_mock", "-pno:pytest_httpserver", "-n", "2")
+    argv = [python, "-m", "pytest", "-q", *options, "test_work.py"]
+    answer = said(argv, 1, "--fix")
+    assert answer.cause[0] == "not-patched"
+    remedy = answer.json["remedies"][0]
+    assert (remedy["code"], remedy["where"]) == ("patch-all-first", "the first line of conftest.py")
+    assert carry_out(tmp_path, remedy["line"], remedy["where"]) == []
+    said(argv, 3)
+    told = {"URL": meeting.url, "REQUESTS": "3", "REQUESTS_CA_BUNDLE": meeting.ca}
+    done = subprocess.run(
+        argv, cwd=tmp_path, env=environment(**told), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, "1 passed" in done.stdout) == (0, True), done
+
+
+def test_line_that_keeps_the_command_from_its_work(said, write, tmp_path):
+    (tmp_path / "site-packages").mkdir()
+    write("site-packages/launcher", LAUNCHER)
+    write("app", TEST)
+    argv = [sys.executable, "site-packages/launcher.py"]
+    answer = said(argv, 1, "--fix")
+    [remedy] = answer.json["remedies"]
+    [tried] = answer.json["tried"]
+    assert tried["line"].endswith("patch_all()")
+    assert "this is another thread" in tried["why"]
+    assert remedy["line"].endswith("patch_all(thread=False)")
+    assert carry_out(tmp_path, remedy["line"], remedy["where"]) == []
+    said(argv, 3)
 
 
 def test_plugin_that_does_no_harm(said, write, python):

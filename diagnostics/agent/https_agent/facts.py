@@ -34,6 +34,7 @@ def collect():
         own_files=written + seen["own_files"],
         roots=written[:1] + _roots(),
         runs_modules=_runs_modules(),
+        xdist_worker=_is_xdist_worker(),
         descriptors=limits[0],
         most_descriptors=limits[1],
         threadpool=_threadpool(),
@@ -94,6 +95,16 @@ def _runs_modules():
         except (IOError, OSError):
             continue
     return False
+
+
+def _is_xdist_worker():
+    # type: () -> bool
+    """Return whether this process runs tests for pytest-xdist, by threads that run before any test's line.
+
+    The variable alone does not say so: what a test starts inherits it.
+    """
+    started_by_text = not hasattr(sys.modules.get("__main__"), "__file__")
+    return "PYTEST_XDIST_WORKER" in os.environ and "execnet.gateway_base" in sys.modules and started_by_text
 
 
 def _threadpool():

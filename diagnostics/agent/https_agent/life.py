@@ -141,7 +141,8 @@ class Agent(object):
             self.failed("set-up", str(error))
             return
         target = self.spec["target"]
-        untried = not (foreign or self._connected or self.record.tried)
+        tried = self._connected or self.record.tried  # by the program: the probe has not begun
+        untried = not (foreign or tried)
         unseen = untried and not self._prefixes and "command" in target
         early = self._early_context() if untried and (general or "command" in target) else None
         spec = dict(self.spec, name=name)
@@ -164,7 +165,8 @@ class Agent(object):
             # Include what the first fetch changed in the process: it may have patched.
             now = facts.refreshed(before)
             seen = self.record.seen()
-            self.tell(kind, result=result, seen=seen, facts=now, argv=_argv(), left=self._left)
+            told = {"argv": _argv(), "left": self._left, "connected": tried}
+            self.tell(kind, result=result, seen=seen, facts=now, **told)
 
         try:
             measured = self._running = probe.Probe(how, spec)

@@ -20,6 +20,8 @@ KEPT = "tests/diagnostics/test_kept_connections.py::"
 INPUT = "tests/diagnostics/test_standard_input.py::"
 PIPES = "tests/unit/test_diagnostics_standard_input.py::"
 ENDS = "tests/diagnostics/test_exit_codes.py::"
+REMEDIES = "tests/unit/test_diagnostics_remedies.py::"
+STARTS = "tests/diagnostics/test_starts_of_commands.py::"
 TRUSTED = "tests/diagnostics/test_harmless.py::test_what_is_trusted_stays_so_where_no_variable_says_it"
 
 KNOWN = (
@@ -394,10 +396,26 @@ KNOWN = (
     Mutant(
         "the exit code of a command is not looked at",
         "a command that ends with an error before it has fetched is called concurrent",
-        "_Watch.notes",
+        "_Watch.end",
         'code > 0 and not left["connected"]',
         "False",
         (f"{ENDS}test_command_that_exits_before_it_fetches[message]",),
+    ),
+    Mutant(
+        "a remedy counts with which the command does not come to fetch",
+        "patch_all() is offered for conftest.py under pytest-xdist, and with it no test runs",
+        "_broken",
+        "without.connected and (not seen.connected)",
+        "False",
+        (f"{REMEDIES}test_remedy_that_keeps_the_command_from_its_work_is_none",),
+    ),
+    Mutant(
+        "the threads of xdist's workers are patched",
+        "the suite does not run with the remedy for conftest.py",
+        "_patch_first",
+        "case.facts.get('xdist_worker')",
+        "False",
+        (f"{STARTS}test_line_of_conftest_in_the_workers_of_xdist",),
     ),
     Mutant(
         "who waits in a package is not seen",
