@@ -95,3 +95,16 @@ def test_remedy_with_which_the_command_gets_as_far_is_judged_by_its_requests(tmp
     [only] = measured(tmp_path / "app.py", without, seen)
     assert only[0] == "patch_all()"
     assert "with it" not in only[2]
+
+
+@pytest.mark.parametrize(("worker", "count"), [(True, 0), (False, 2)])
+def test_line_for_workers_that_is_there_already_is_not_offered(tmp_path, worker, count):
+    conftest = tmp_path / "conftest.py"
+    conftest.write_text(f"{start_remedies.PATCH_WORKERS}\nimport requests\n")
+    spot = [str(conftest), 1, "<module>"]
+    call = {"function": "patch_all", "arguments": {"thread": "False"}, "caller": spot}
+    found = observation({}, roots=[str(conftest)], xdist_worker=worker)
+    found = replace(found, seen={**found.seen, "patches": [call]})
+    question = replace(ASK, target=Target(command=("pytest", "-n2")))
+    case = Case(question, found, judge(question, found))
+    assert len(remedy.KNOWN["patch-all-first"].plans(case)) == count
