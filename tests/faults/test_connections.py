@@ -123,6 +123,7 @@ def test_connections_shrink_where_fewer_are_faster(tmp_path: Path) -> None:
     assert limit["stopped"] == {"fewer were faster": 1}
 
 
+@pytest.mark.alone  # beside others it is they that make more connections slower, or not
 @pytest.mark.timeout(240)
 def test_a_job_of_some_thousand_files_gets_few_connections_where_more_are_slower(tmp_path: Path) -> None:
     """Each open connection slows down all; with pipelining, and workers that compete."""
