@@ -54,7 +54,7 @@ def name_key(home: Directory) -> bytes:
         finally:
             os.close(fd)
     except UnsafeFile as error:
-        raise without_copy(error) from error
+        raise without_copy(error) from None
     except OSError as error:
         raise DestinationError(f"{path}: {advice(error)}") from error
 
@@ -68,7 +68,7 @@ def read_key(home: Directory) -> bytes:
     except FileNotFoundError:
         return b""
     except UnsafeFile as error:
-        raise without_copy(error) from error
+        raise without_copy(error) from None
     except OSError as error:
         raise DestinationError(f"{path}: {advice(error)}") from error
     return key if len(key) == KEY_BYTES else b""

@@ -120,7 +120,7 @@ class Rows:
         except (sqlite3.DatabaseError, UnicodeError) as error:
             raise self.damaged(error) from error
         except UnsafeFile as error:
-            raise without_copy(error) from error
+            raise without_copy(error) from None
         except OSError as error:
             raise JournalError(f"{self.path}: {advice(error)}") from error
 
