@@ -214,7 +214,8 @@ class RequestsClient:
         writer: CheckedWriter | None = None
         response: Any = None
         if task.is_retry:
-            self._session.sends_again(task.origin)
+            last = task.is_last_attempt(self._config.retry_policy.retries)
+            self._session.sends_again(task.origin, anew=last)
         with self._limits() as attempt:
             try:
                 opened = self._open(url, task.origin, task.request, attempt)
