@@ -214,8 +214,7 @@ class RequestsClient:
         writer: CheckedWriter | None = None
         response: Any = None
         if task.is_retry:
-            last = task.is_last_attempt(self._config.retry_policy.retries)
-            self._session.sends_again(task.origin, anew=last)
+            self._session.sends_again(task.origin)
         with self._limits() as attempt:
             try:
                 opened = self._open(url, task.origin, task.request, attempt)

@@ -275,12 +275,9 @@ class HttpSession(requests.Session):
         """Close the idle connections to origin ``key``, which refuses all: others may lead elsewhere."""
         self.budget.leave_idle(self._origin(key).peer)
 
-    def sends_again(self, origin: Origin, *, anew: bool = False) -> None:
-        """Close the idle connections to ``origin`` that refuse, before what was refused is sent again.
-
-        ``anew``: all of them, so that it is sent on a new one.
-        """
-        self.budget.leave_idle(origin.peer, doubtful=not anew)
+    def sends_again(self, origin: Origin) -> None:
+        """Close the idle connections to ``origin`` that refuse, before what was refused is sent again."""
+        self.budget.leave_idle(origin.peer, doubtful=True)
 
     def close_idle(self, key: str) -> None:
         """Close the idle connections to origin ``key``."""

@@ -127,10 +127,6 @@ class FetchTask(msgspec.Struct, eq=False, gc=False):
         """Return whether it has been requested before."""
         return self.attempts + self.excused > 0
 
-    def is_last_attempt(self, retries: int) -> bool:
-        """Return whether it was requested before, and no attempt follows if ``retries`` are made."""
-        return 0 < self.attempts >= retries + self.extra
-
 
 def open_writer(task: FetchTask, checking: Checking, length: int = 0) -> CheckedWriter:
     """Return a writer for the body of ``task``, which is checked. ``length``: that of the body, if known.

@@ -188,14 +188,10 @@ class PipelinedClient:
             self._owner.attempt_failed(task, translate(error, self.secrets, self.cacert), task.sent)
             self._owner.release(task.host)
             return
-        last = False
         if task.is_retry:
             self._session.sends_again(task.origin)
-            last = task.is_last_attempt(self._config.retry_policy.retries)
         idle = self._idle[state]
-        # The last attempt is made on a new connection. Of a server that grants a connection so many requests,
-        # all idle ones may have had theirs, and refuse the next: one after the other, until no attempt is left.
-        while idle and not last:
+        while idle:
             connection = idle.pop()
             self._session.budget.idle.pop(connection, None)
             if connection.usable():
