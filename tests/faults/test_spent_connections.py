@@ -32,9 +32,7 @@ def test_requests_beyond_those_that_a_connection_is_granted(
         return ok(BODY) if answered[request.connection] <= 20 else refusal
 
     with Server(default=answer) as server:
-        # At the end all 8 connections may have had their 20, which only the next request to each shows.
-        options = (*QUICK, "--retries", "8", "--lane", lane)
-        result = download("-", tmp_path / "d", *options, stdin=urls(server, 1000))
+        result = download("-", tmp_path / "d", *QUICK, "--lane", lane, stdin=urls(server, 1000))
         asked = len(server.requests)
     assert (result.exit, len(result.files)) == (0, 1000), result.codes
     # Fifty connections, each of which is left after some refusals; with all of them at once it pauses.
