@@ -100,7 +100,8 @@ class FetchError(Exception):
     refusal changes first (``core.set_cookie.cookie_change``), "" for none, where nobody has read it yet.
     ``outdated``: the request had waited for so long behind a redirect that its URL may not hold any more.
     ``cookie_came``: by now there is a cookie for the request that it was sent without, by its name;
-    ``cookie_renewed``: by now it has other cookies, whatever their names.
+    ``cookie_renewed``: by now it has other cookies, whatever their names; ``cookieless``: it was sent
+    without any.
     """
 
     def __init__(self, code: str, detail: str = "", retry_after: float | None = None) -> None:
@@ -118,6 +119,7 @@ class FetchError(Exception):
         self.sets_cookie = ""
         self.cookie_came = False
         self.cookie_renewed = False
+        self.cookieless = False
 
     def __str__(self) -> str:
         return f"{self.code}: {self.detail}" if self.detail else self.code

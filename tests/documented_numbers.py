@@ -77,6 +77,7 @@ NUMBERS: Final[dict[str, tuple[str, ...]]] = {
         "never reads their bodies beyond {http.requests_client._SMALL:b}",
         "At most {http.cookies._ROOM:b} a worker, {http.cookies._PER_DOMAIN} a domain",
         "At most {worker.retries._MAX_COOKIE_TRIES} times for a file at each of its URLs",
+        "has {worker.retries._MAX_COOKIELESS_TRIES} such attempts",
         "in vain for {worker.retries._MAX_VAIN} files of an origin",
         "http.client takes up to {http.response._HEAD:b} of header fields",
         "each with a head start of {http.connecting._HEAD_START} s",

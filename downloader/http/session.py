@@ -206,6 +206,7 @@ class HttpSession(requests.Session):
         if refused.answered:
             came = what_came(sent, self.cookies_for(origin, url))
             refused.cookie_came, refused.cookie_renewed = came
+            refused.cookieless = not sent
 
     def get_file(
         self, url: str, origin: Origin, extra: tuple[tuple[str, str], ...] = (), cookies: str = ""

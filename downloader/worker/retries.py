@@ -21,8 +21,10 @@ _OF_THE_ITEM = frozenset(
 
 # How often a file is requested again at one URL, at no charge, since a cookie had come: walls give up to
 # three. And for how many files that must be in vain until it is taken for what the site does with each
-# response: to set another cookie, or another value of one.
+# response: to set another cookie, or another value of one. No request without a cookie shows that: others
+# that are refused may delete the only one again and again, each time just before the file's turn.
 _MAX_COOKIE_TRIES = 4
+_MAX_COOKIELESS_TRIES = 20
 _MAX_VAIN = 3
 
 
@@ -57,7 +59,7 @@ class Retries:
             retry = True
             task.cookie_tries += 1
             task.extra += 1
-        elif error.cookie_came or (error.cookie_renewed and task.cookie_tries):
+        elif not error.cookieless and (error.cookie_came or (error.cookie_renewed and task.cookie_tries)):
             task.origin.note_vain_tries(error.code, another_name=error.cookie_came)
         spent = task.attempts - task.extra
         other, allowed = None, self._policy.allows(spent, retry)
@@ -84,16 +86,20 @@ class Retries:
 
         Others set one with each refusal, and let nobody in. So a file is requested again a few times only.
         Where that was in vain for some files of an origin with this status, and a value is all that is new,
-        it is not; or once if another one was let in so, and the page may be there: sessions end.
+        it is not; or once if another one was let in so, and the page may be there: sessions end. One that
+        was sent without any cookie may have more tries: see ``_MAX_COOKIELESS_TRIES``.
         """
         if not error.cookie_renewed:
             return False
         sessions = task.origin.lets_in and error.code not in NOT_THERE
         if not task.cookie_tries and (error.cookie_came or sessions):
             return True
+        urls = 1 + len(task.item.mirrors)
+        if error.cookieless:
+            return task.cookie_tries < _MAX_COOKIELESS_TRIES * urls
         tries = task.origin.vain_tries
         vain = tries[error.code, error.cookie_came] if tries is not None else 0
-        return vain < _MAX_VAIN and task.cookie_tries < _MAX_COOKIE_TRIES * (1 + len(task.item.mirrors))
+        return vain < _MAX_VAIN and task.cookie_tries < _MAX_COOKIE_TRIES * urls
 
     def _pause(self, spent: int, asked: float | None = None) -> float:
         return self._policy.delay(spent, random(), asked) if spent > 0 else 0.0

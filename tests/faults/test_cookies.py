@@ -13,7 +13,19 @@ from threading import Event
 
 import pytest
 from _pytest.mark.structures import ParameterSet
-from servers import Certificates, Request, Server, Step, Until, download, listing, ok, redirect, status
+from servers import (
+    Certificates,
+    Pause,
+    Request,
+    Server,
+    Step,
+    Until,
+    download,
+    listing,
+    ok,
+    redirect,
+    status,
+)
 from servers.names import name_server
 
 QUICK = ("--deadline", "5s", "--retries", "0", "--workers", "1", "--connections", "1")
@@ -308,6 +320,45 @@ def test_a_wall_in_front_of_each_mirror(lane: str, tmp_path: Path) -> None:
         command = ("--list-format", "aria2", "--retries", "0", "--lane", lane)
         result = download("-", tmp_path / "d", *command, stdin="\n".join(rows))
         assert (result.exit, result.codes) == (0, {}), result.stderr
+
+
+def test_a_cookie_that_others_delete_before_each_attempt(tmp_path: Path) -> None:
+    """Six times: the body of each refusal, which sets the cookie, ends after another response came."""
+    refused = [Event() for _ in range(6)]
+    at, others = itertools.count(), itertools.count()
+
+    def answer(request: Request) -> list[Step]:
+        if request.target != "/page":
+            number = next(others)
+            delete = ok(b"body", "Set-Cookie: s=; Path=/; Max-Age=0")
+            return [Until(refused[number]), Pause(0.1), *delete] if number < len(refused) else ok(b"body")
+        if "s=" in (request.header("Cookie") or ""):
+            return ok(b"in")
+        times = next(at)
+        if times >= len(refused):
+            return status(403, "Set-Cookie: s=1; Path=/", "Connection: keep-alive", body=b"no")
+        refused[times].set()
+        head = status(403, "Set-Cookie: s=1; Path=/", "Connection: keep-alive", "Content-Length: 2")
+        return [head[0].replace(b"Content-Length: 0\r\n", b""), Pause(0.3), b"no"]
+
+    with Server(default=answer) as server:
+        urls = [f"{server.url}/page", *(f"{server.url}/{number}" for number in range(12))]
+        command = (
+            "--workers",
+            "1",
+            "--per-host",
+            "2",
+            "--retries",
+            "0",
+            "--lane",
+            "requests",
+            "--deadline",
+            "5s",
+        )
+        result = download("-", tmp_path / "d", *command, stdin="\n".join(urls))
+    assert (result.exit, result.codes) == (0, {}), result.stderr
+    assert result.files["page"] == b"in"
+    assert next(at) >= 6
 
 
 @pytest.mark.parametrize("how", [(), ("--pipeline", "off"), ("--lane", "requests")], ids="-".join)

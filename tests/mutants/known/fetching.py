@@ -899,6 +899,14 @@ KNOWN = (
         ("tests/faults/test_cookies.py::test_a_refusal_sets_the_cookies_that_let_in[403-]",),
     ),
     Mutant(
+        "a request without any cookie shows that cookies are in vain",
+        "a page whose only cookie others delete just before each of its attempts is lost",
+        "Retries.lacked_cookie",
+        "error.cookieless",
+        "False",
+        ("tests/faults/test_cookies.py::test_a_cookie_that_others_delete_before_each_attempt",),
+    ),
+    Mutant(
         "a wall has one cookie",
         "of a site that gives a second cookie for the first one, what is in flight meanwhile is lost",
         "Retries.lacked_cookie",
