@@ -3,6 +3,10 @@
 A balancer ties each connection to one of its machines, of which one may be ill or about to end; some
 servers count the requests of a connection. Requests that are refused there are granted on another one.
 But a host that refuses most requests on all of its connections gains nothing by new ones.
+
+At the end of a job all connections may have had as many requests as they are granted. A file that is
+refused on one after the other would have no attempt left, so those that were not refused yet are left with
+the first.
 """
 
 from __future__ import annotations
@@ -23,19 +27,33 @@ class Patience:
     sent again.
     """
 
-    __slots__ = ("refusals",)
+    __slots__ = ("_granted", "_same", "refusals")
 
     def __init__(self) -> None:
         self.refusals = _FEWEST
+        self._granted = 0  # requests before the refusals on the connection that was replaced last
+        self._same = False  # and on the one before it
 
-    def replaced(self, *, served: bool) -> None:
-        """Record that a spent connection was closed; ``served``: it had served a request."""
+    def replaced(self, *, served: bool, granted: int) -> None:
+        """Record that a spent connection was closed, which was refused all after ``granted`` requests.
+
+        ``served``: one of them was served.
+        """
+        self._same = granted == self._granted > 0
+        self._granted = granted
         if not served:
             self.refusals = min(2 * self.refusals, _MOST)
 
     def began_well(self) -> None:
         """Record that a connection has served its first request."""
         self.refusals = max(self.refusals // 2, _FEWEST)
+
+    def expects_refusal(self, answered: int) -> bool:
+        """Return whether a connection with ``answered`` requests, the last of them granted, has had all.
+
+        The two that were replaced last had as many.
+        """
+        return self._same and answered == self._granted
 
 
 class RefusalRun:
@@ -44,17 +62,17 @@ class RefusalRun:
     ``patience``: that with its host.
     """
 
-    __slots__ = ("_patience", "count", "since")
+    __slots__ = ("_granted", "_patience", "count", "since")
 
     def __init__(self, patience: Patience) -> None:
         self._patience = patience
-        self.count = 0
+        self.count = self._granted = 0
         self.since = 0.0
 
-    def refused(self, now: float) -> None:
-        """Record a refusal."""
+    def refused(self, now: float, answered: int) -> None:
+        """Record a refusal, after ``answered`` requests on the connection."""
         if not self.count:
-            self.since = now
+            self.since, self._granted = now, answered
         self.count += 1
 
     def ended(self) -> None:
@@ -68,9 +86,13 @@ class RefusalRun:
     def left(self, *, served: bool) -> None:
         """Record that its connection was left; ``served``: it had served a request."""
         if self.count:
-            self._patience.replaced(served=served)
+            self._patience.replaced(served=served, granted=self._granted)
 
-    @property
-    def is_doubtful(self) -> bool:
-        """Return whether what has been refused before is to be requested on another connection."""
+    def is_doubtful(self, answered: int) -> bool:
+        """Return whether what has been refused before is to be requested on another connection.
+
+        ``answered``: how many requests were, on this one.
+        """
+        if not self.count:
+            return self._patience.expects_refusal(answered)
         return self.count * _FEWEST >= self._patience.refusals

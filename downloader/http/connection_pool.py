@@ -229,7 +229,8 @@ class _CountedConnection:
     sock: Any
     _dns_host: str
     _entered = False
-    served = False  # whether it has served a request since it was opened
+    served = 0  # responses since it was opened
+    patience: Patience | None = None  # that with its host
     refusals: RefusalRun | None = None
     key = ("", 0)  # host and port, once it is connected
     good = False  # whether a request through it has succeeded, or failed for a reason of the file's
@@ -284,7 +285,7 @@ class _CountedConnection:
         key = self.key = self.host, self.port
         self.budget.enter(key)
         self._entered = True
-        self.served = self.good = False
+        self.served, self.good = 0, False
         self.refusals = None
         self._address = ""
         self.budget.begin_opening(self)
@@ -392,7 +393,9 @@ class _CountedConnection:
     @property
     def is_doubtful(self) -> bool:
         """See ``RefusalRun``."""
-        return self.refusals is not None and self.refusals.is_doubtful
+        if self.refusals is not None:
+            return self.refusals.is_doubtful(self.served)
+        return self.patience is not None and self.patience.expects_refusal(self.served)
 
     @property
     def is_connected(self) -> bool:
@@ -455,7 +458,7 @@ class _IdleTrackingPool:
     def _put_conn(self, conn: Any) -> None:
         super()._put_conn(conn)  # type: ignore[misc]
         if conn is not None and conn.sock is not None:
-            conn.served = True
+            conn.served += 1
             self.budget.idle[conn] = None
             if conn.refusals is not None and conn.refusals.is_spent(self._served_at):
                 conn.leave()
@@ -477,7 +480,7 @@ class _IdleTrackingPool:
             return response
         except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError) as error:
             # It had served before, and no part of a response arrived: the server closed it while idle.
-            error.stale = conn.served  # type: ignore[union-attr]
+            error.stale = conn.served > 0  # type: ignore[union-attr]
             error.turned_away = not conn.served  # type: ignore[union-attr]
             raise
 
@@ -486,14 +489,16 @@ class _IdleTrackingPool:
         failed = _refusal(response)
         # Its machine is well, and does not ask to try again.
         conn.good = conn.good or failed is None or failed.of_file
+        if not conn.served:
+            conn.patience = self._patience
         if failed is not None and failed.refuses:
-            conn.refusals = conn.refusals or RefusalRun(self._patience)
-            conn.refusals.refused(monotonic())
+            conn.refusals = conn.refusals or RefusalRun(conn.patience)
+            conn.refusals.refused(monotonic(), conn.served)
             return
         conn.refusals = None
         self._served_at = monotonic()
         if not conn.served:
-            self._patience.began_well()
+            conn.patience.began_well()
 
     @cached_property
     def _patience(self) -> Patience:

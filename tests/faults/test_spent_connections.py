@@ -39,6 +39,24 @@ def test_requests_beyond_those_that_a_connection_is_granted(
     assert asked <= 2 * 1000
 
 
+@pytest.mark.parametrize("run", range(3))
+@pytest.mark.parametrize(("connections", "files", "retries"), [(4, 81, 1), (4, 162, 1), (8, 160, 2)])
+def test_end_of_a_job_whose_connections_have_had_all_that_they_are_granted(
+    connections: int, files: int, retries: int, run: int, tmp_path: Path
+) -> None:
+    """The last file is refused on one after the other, unless they are left with the first."""
+    answered: Counter[int] = Counter()
+
+    def answer(request: Request) -> list[Step]:
+        answered[request.connection] += 1
+        return ok(BODY) if answered[request.connection] <= 20 else status(503)
+
+    with Server(default=answer) as server:
+        options = ("--connections", str(connections), "--retries", str(retries), "--lane", "requests")
+        result = download("-", tmp_path / "d", *QUICK, *options, stdin=urls(server, files))
+    assert (result.exit, len(result.files)) == (0, files), result.codes
+
+
 @pytest.mark.parametrize("lane", LANES)
 def test_machine_of_a_balancer_that_refuses_everything(lane: str, tmp_path: Path) -> None:
     """Each third connection leads to it. It answers sooner than the others, and so would be asked more."""

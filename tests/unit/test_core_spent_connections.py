@@ -7,7 +7,7 @@ from downloader.core.spent_connections import Patience, RefusalRun
 
 def refused(run: RefusalRun, times: int) -> RefusalRun:
     for each in range(times):
-        run.refused(10.0 + each)
+        run.refused(10.0 + each, 20)
     return run
 
 
@@ -22,27 +22,46 @@ def test_an_answer_ends_the_run() -> None:
     run = refused(RefusalRun(Patience()), 4)
     run.ended()
     assert not run.is_spent(served_at=20.0)
-    assert not run.is_doubtful
+    assert not run.is_doubtful(answered=5)
     assert not refused(run, 3).is_spent(served_at=20.0)
 
 
 def test_new_connections_in_vain_are_opened_ever_more_rarely() -> None:
     patience = Patience()
     for _ in range(3):
-        patience.replaced(served=False)
+        patience.replaced(served=False, granted=0)
     assert patience.refusals == 32
-    assert refused(RefusalRun(patience), 8).is_doubtful
-    assert not refused(RefusalRun(patience), 7).is_doubtful
+    assert refused(RefusalRun(patience), 8).is_doubtful(answered=28)
+    assert not refused(RefusalRun(patience), 7).is_doubtful(answered=27)
     for _ in range(20):
-        patience.replaced(served=False)
+        patience.replaced(served=False, granted=0)
     assert patience.refusals == 256
 
 
 def test_patience_returns_with_connections_that_serve() -> None:
     patience = Patience()
-    patience.replaced(served=True)
+    patience.replaced(served=True, granted=20)
     assert patience.refusals == 4
-    patience.replaced(served=False)
+    patience.replaced(served=False, granted=0)
     for _ in range(3):
         patience.began_well()
     assert patience.refusals == 4
+
+
+def leave(patience: Patience, granted: int) -> None:
+    run = RefusalRun(patience)
+    run.refused(10.0, granted)
+    run.left(served=granted > 0)
+
+
+def test_connections_that_have_had_as_many_requests_as_others_were_granted_are_left_too() -> None:
+    patience = Patience()
+    for granted, expected in ((20, False), (20, True), (20, True), (7, False), (20, False), (20, True)):
+        leave(patience, granted)
+        assert patience.expects_refusal(20) is expected
+        assert RefusalRun(patience).is_doubtful(answered=20) is expected
+        assert not RefusalRun(patience).is_doubtful(answered=19)
+        assert not RefusalRun(patience).is_doubtful(answered=21)  # it is granted more
+    for _ in range(2):
+        leave(patience, 0)
+    assert not patience.expects_refusal(0)

@@ -248,7 +248,7 @@ class PipelinedConnection:
         self._window.sent = 0
         self._lone.add(body)
         if isinstance(body, Exception):
-            self._note_refusals([body], now)
+            self._note_refusals([body], now, self.served - 1)
         else:
             self.origin_state.fallback_count = self._refusals.count = 0
         self.origin_state.record_responses(now, 1)
@@ -272,7 +272,7 @@ class PipelinedConnection:
                         self._client.host_serves(self.slot)
                     break
         if fresh and (window.failed or self._refusals.count):  # not where all are files, as nearly always
-            self._note_refusals([body for _, body in self.parser.completed[-fresh:]], now)
+            self._note_refusals([body for _, body in self.parser.completed[-fresh:]], now, self.served)
         if not self.served:
             if self._good:
                 self.origin_state.patience.began_well()
@@ -283,11 +283,11 @@ class PipelinedConnection:
         self.since = now
         self.origin_state.record_responses(now, fresh)
 
-    def _note_refusals(self, bodies: list[Body], now: float) -> None:
-        """Record which of ``bodies``, which have come, are refusals."""
-        for body in bodies:
+    def _note_refusals(self, bodies: list[Body], now: float, before: int) -> None:
+        """Record which of ``bodies``, which have come after ``before`` others, are refusals."""
+        for at, body in enumerate(bodies, before):
             if isinstance(body, FetchError) and body.refuses:
-                self._refusals.refused(now)
+                self._refusals.refused(now, at)
             else:
                 self._refusals.ended()
 
@@ -738,7 +738,7 @@ class PipelinedConnection:
     @property
     def is_doubtful(self) -> bool:
         """See ``RefusalRun``."""
-        return self._refusals.is_doubtful
+        return self._refusals.is_doubtful(self.served)
 
     @property
     def may_be_shifted(self) -> bool:

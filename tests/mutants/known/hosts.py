@@ -64,6 +64,14 @@ KNOWN = (
         ),
     ),
     Mutant(
+        "file sent where as many requests were served as are granted",
+        "at the end of a job all connections may have had theirs: a file is refused on each, and lost",
+        "Patience.expects_refusal",
+        "answered == self._granted",
+        "False",
+        (f"{SPENT}test_end_of_a_job_whose_connections_have_had_all_that_they_are_granted",),
+    ),
+    Mutant(
         "ever new connections to a host that refuses on all",
         "files that are always refused are requested on new connections only",
         "Patience.replaced",
