@@ -65,8 +65,10 @@ def test_three_in_ten_fail_and_no_other_is_lost(which: str, code: int, count: in
         int(f[1:]) for f in expected
     }
     assert {(f["code"], f["attempts"]) for f in result.failures.values()} == {(f"http-{code}", 1)}
-    # And once or twice more where the order of the server's answers was checked.
-    assert set(asked.values()) <= {1, 2, 3}
+    # And once or twice more where the order of the server's answers was checked; where the first files are
+    # refused, the host seems to refuse all, and they are excused for two rounds.
+    most = 5 if which == "at the head of the list" else 3
+    assert max(asked.values()) <= most
     assert len(asked) == count
     assert result.report["requests"] == sum(asked.values()) <= count + CHECKS
 
