@@ -80,7 +80,6 @@ class Duplicates:
                 if home
                 else sqlite3.connect("", isolation_level=None)
             )
-            self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute("PRAGMA synchronous = NORMAL")
             self._database.execute(_SCHEMA)
 

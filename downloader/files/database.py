@@ -1,7 +1,8 @@
 """Open an SQLite database of the tool's own, which may have been made by somebody else.
 
 SQLite opens by path, also the files beside the database. So these are checked below the descriptor of their
-directory before, and the path afterwards: it still has to lead to the same file. What a database can do
+directory before, and the path afterwards: it still has to lead to the same file. ``first_access`` keeps
+what SQLite opens later to the same directory. What a database can do
 beyond holding rows is turned off: it must have our tables as we make them, and neither views nor triggers,
 which would be carried out when we read or write. A rollback journal that names a super-journal is refused:
 SQLite would remove the file of that name, wherever it is.
@@ -22,11 +23,11 @@ from urllib.parse import quote
 from downloader.core.file_errors import advice
 from downloader.errors import JournalError
 from downloader.files.directory import Entry, UnsafeFile, open_directory, open_regular, unsafe
+from downloader.files.first_access import begin_with_log, first_access
 
 __all__ = [
     "BESIDE",
     "MOVE_AWAY",
-    "attach",
     "connect",
     "damaged",
     "failure",
@@ -45,52 +46,58 @@ _MOST_STEPS: Final = 1_000_000  # of SQLite's machine, for a statement on the sc
 _RESTART: Final = "--restart begins anew"
 MOVE_AWAY: Final = "move it away, then run the same command again"
 """What to do about a damaged database that the job can do without."""
-_SCHEMA: Final = "SELECT type, name, tbl_name, sql FROM {}.sqlite_master"
+_SCHEMA: Final = "SELECT type, name, tbl_name, sql FROM sqlite_master"
 
 
 def connect(
-    database: Entry, schema: str, *, create: bool = False, options: str = "mode=rw", timeout: float = 10
+    database: Entry,
+    schema: str,
+    *,
+    create: bool = False,
+    passing: bool = False,
+    options: str = "mode=rw",
+    timeout: float = 10,
 ) -> sqlite3.Connection:
     """Return a connection to ``database``; ``create``: make the file if it is not there.
 
-    ``schema``: the statements that make its tables, of which a new one has none yet. ``options``: those of
-    the URI. On a file system that copies on write, nobody else can read a database that was opened to be
-    written, and one with a write-ahead log must not be opened with "mode=ro" alone. Raises UnsafeFile,
-    sqlite3.Error, OSError.
+    No other database must be attached to it: SQLite reads that at once, before anything can be held.
+
+    ``passing``: a new file that is made anew after a kill, without a journal or a log, for this connection
+    alone; any other has a write-ahead log. ``schema``: the statements that make its tables, of which a new
+    one has none yet. ``options``: those of the URI. On a file system that copies on write, nobody else can
+    read a database that was opened to be written, and one with a write-ahead log must not be opened with
+    "mode=ro" alone. Raises UnsafeFile, sqlite3.Error, OSError.
     """
-    _check_files(database, write="mode=ro" not in options)
+    writes = "mode=ro" not in options
+    _check_files(database, write=writes)
     if create:
         posix.close(database.open(os.O_RDWR | os.O_CREAT))
+    if writes and not passing:
+        begin_with_log(database)
     # Not as_uri(): since Python 3.14 that imports urllib.request, and so ssl, before any patching.
     path = os.path.abspath(database)
     uri = f"file:{quote(os.fsencode(path))}?{options}"
     connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=timeout)
     try:
         _check_same(database, path)
-        if "mode=ro" not in options and database.directory.copies_on_write():
-            # Before the first access: then SQLite keeps the index of a write-ahead log in its own memory. A
-            # page of the mapped -shm could be refused, which kills the process (SIGBUS).
-            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
-        with _bounded(connection):
+        # Before the first access: then SQLite keeps the index of a write-ahead log in its own memory. A
+        # page of the mapped -shm could be refused, which kills the process (SIGBUS).
+        exclusive = writes and (passing or database.directory.copies_on_write())
+        if exclusive:
+            connection.execute("PRAGMA main.locking_mode = EXCLUSIVE")
+        first = first_access(database, exclusive=exclusive) if writes else contextlib.nullcontext()
+        with first, _bounded(connection):
             connection.execute("PRAGMA trusted_schema = OFF")
             connection.execute("PRAGMA cell_size_check = ON")
             if sys.version_info >= (3, 11):
                 connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE)
-            _check_schema(connection, "main", schema)
+            _check_schema(connection, schema)
+        if passing:
+            connection.execute("PRAGMA journal_mode = OFF")
     except BaseException:
         connection.close()
         raise
     return connection
-
-
-def attach(connection: sqlite3.Connection, database: Entry, name: str, schema: str) -> None:
-    """Attach ``database``, which is there, to ``connection`` as ``name``; see ``connect``."""
-    _check_files(database, write=False)
-    path = os.path.abspath(database)
-    with _bounded(connection):
-        connection.execute(f"ATTACH ? AS {name}", (path,))
-        _check_same(database, path)
-        _check_schema(connection, name, schema)
 
 
 @contextlib.contextmanager
@@ -111,9 +118,9 @@ def _bounded(connection: sqlite3.Connection) -> Iterator[None]:
         connection.set_progress_handler(None, 0)
 
 
-def has_table(connection: sqlite3.Connection, name: str, schema: str = "main") -> bool:
-    """Return whether the table ``name`` is in ``schema``, a database of ``connection``."""
-    query = f"SELECT count(*) FROM {schema}.sqlite_master WHERE name = ?"
+def has_table(connection: sqlite3.Connection, name: str) -> bool:
+    """Return whether the table ``name`` is in the database of ``connection``."""
+    query = "SELECT count(*) FROM sqlite_master WHERE name = ?"
     return bool(connection.execute(query, (name,)).fetchone()[0])
 
 
@@ -194,13 +201,13 @@ def _check_same(database: Entry, path: str) -> None:
         raise unsafe(path, "was replaced while it was opened", "run the same command again")
 
 
-def _check_schema(connection: sqlite3.Connection, name: str, schema: str) -> None:
+def _check_schema(connection: sqlite3.Connection, schema: str) -> None:
     """Raise sqlite3.DatabaseError unless all tables of ours are as ``schema`` makes them.
 
     Tables of other names, which a later version may have added, are never used.
     """
     ours = _made_by(schema)
-    for kind, own, table, sql in connection.execute(_SCHEMA.format(name)):
+    for kind, own, table, sql in connection.execute(_SCHEMA):
         text = " ".join((sql or "").split())
         if own.lower() in ours:
             known = ours[own.lower()] == text
@@ -217,5 +224,5 @@ def _made_by(schema: str) -> dict[str, str]:
     """Return what ``schema`` makes, by name, as SQLite keeps it, with single spaces."""
     with contextlib.closing(sqlite3.connect(":memory:")) as memory:
         memory.executescript(schema)
-        rows = memory.execute(_SCHEMA.format("main"))
+        rows = memory.execute(_SCHEMA)
         return {own: " ".join(sql.split()) for _, own, _, sql in rows if sql}

@@ -39,7 +39,7 @@ from downloader.core.item_states import (
 from downloader.core.name_list import decode_names
 from downloader.core.naming import is_keyed
 from downloader.errors import ConfigError, SourceError
-from downloader.files.database import MOVE_AWAY, attach, connect, has_table, translated
+from downloader.files.database import MOVE_AWAY, connect, has_table, translated
 from downloader.files.database import remove as remove_database
 from downloader.files.directory import Directory
 from downloader.messages import Item
@@ -83,21 +83,19 @@ def write(home: Directory, journal: Journal) -> None:
     remove_database(temporary)
     with (
         translated(temporary),
-        contextlib.closing(connect(temporary, _SCHEMA, create=True)) as database,
+        contextlib.closing(connect(temporary, _SCHEMA, create=True, passing=True)) as database,
     ):
-        database.execute("PRAGMA journal_mode = OFF")
         database.executescript(_SCHEMA)
-        older: tuple[str, ...] = ()
-        with translated(home / _NAME, MOVE_AWAY):
-            if exists(home):
-                attach(database, home / _NAME, "older", _SCHEMA)
-                older = _tables(database, "older")
-            database.execute("BEGIN")
-            for table in older:
-                key = "name" if table == "known" else "name, url, checksum"
-                database.execute(
-                    f"INSERT INTO {table} SELECT {key}, state, crc, NULL, NULL FROM older.{table}"
-                )
+        database.execute("BEGIN")
+        if exists(home):
+            with (
+                translated(home / _NAME, MOVE_AWAY),
+                contextlib.closing(connect(home / _NAME, _SCHEMA)) as older,
+            ):
+                for table in _tables(older):
+                    key, marks = ("name", "?") if table == "known" else ("name, url, checksum", "?, ?, ?")
+                    rows = older.execute(f"SELECT {key}, state, crc FROM {table}")
+                    database.executemany(f"INSERT INTO {table} VALUES ({marks}, ?, ?, NULL, NULL)", rows)
         for entry in _published(journal):
             _add(database, *entry)
         database.execute("COMMIT")
@@ -106,9 +104,9 @@ def write(home: Directory, journal: Journal) -> None:
     temporary.rename(_NAME)
 
 
-def _tables(database: sqlite3.Connection, schema: str) -> tuple[str, ...]:
+def _tables(database: sqlite3.Connection) -> tuple[str, ...]:
     """Return the tables that are there: none in a file that a power cut has emptied."""
-    return tuple(name for name in ("known", "item") if has_table(database, name, schema))
+    return tuple(name for name in ("known", "item") if has_table(database, name))
 
 
 def _published(journal: Journal) -> Iterator[tuple[str, Digest | None, int, int]]:
@@ -153,7 +151,7 @@ def has_keyed(home: Directory) -> bool:
         return False
     path = home / _NAME
     with translated(path, MOVE_AWAY), contextlib.closing(connect(path, _SCHEMA)) as database:
-        tables = _tables(database, "main")
+        tables = _tables(database)
         return any(
             is_keyed(name)
             for table in tables
@@ -170,7 +168,7 @@ def among(home: Directory, names: Collection[str]) -> set[str]:
         return set()
     path = home / _NAME
     with translated(path, MOVE_AWAY), contextlib.closing(connect(path, _SCHEMA)) as database:
-        tables = _tables(database, "main")
+        tables = _tables(database)
         return {
             name
             for name in names
@@ -207,7 +205,6 @@ class Known:
         self._path = home / _NAME
         with translated(self._path, MOVE_AWAY):
             self._database = connect(self._path, _SCHEMA)
-            self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute("PRAGMA synchronous = NORMAL")
             self._database.executescript(_SCHEMA)
             for table in ("known", "item"):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
@@ -22,7 +23,7 @@ from downloader.core.item_digests import Digest
 from downloader.core.item_states import ItemState
 from downloader.core.name_list import decode_names
 from downloader.errors import UNDECODABLE
-from downloader.files.database import MOVE_AWAY, attach, connect, has_table, translated
+from downloader.files.database import MOVE_AWAY, connect, has_table, translated
 from downloader.files.database import remove as remove_database
 from downloader.files.directory import Directory
 from downloader.storage.journal import BatchRow, Journal
@@ -66,8 +67,7 @@ class KnownRecords:
         self._path = home / _INDEX
         with translated(self._path):
             remove_database(self._path)
-            self._index = connect(self._path, _FRAMES, create=True)
-            self._index.execute("PRAGMA journal_mode = OFF")
+            self._index = connect(self._path, _FRAMES, create=True, passing=True)
             self._index.execute("PRAGMA synchronous = OFF")
             self._index.execute(_FRAMES)
             self._index.execute("BEGIN")
@@ -133,6 +133,15 @@ class KnownRecords:
             return None if row is None else _decode(row[0])
         return None
 
+    def copy_table(self, database: sqlite3.Connection) -> None:
+        """Add all rows of the table of names to that in ``database``."""
+        if self._known is None:
+            return
+        for name in ("known", "item") if self._has_items else ("known",):
+            rows = self._known.execute(f"SELECT * FROM {name}")
+            marks = ", ".join("?" * len(rows.description))
+            database.executemany(f"INSERT INTO {name} VALUES ({marks})", rows)
+
     def _fd(self, number: int) -> int:
         fd = self._open.get(number)
         if fd is None:
@@ -167,19 +176,13 @@ def write(home: Directory, journal: Journal, *, keep: bool) -> None:
     try:
         with (
             translated(temporary),
-            contextlib.closing(connect(temporary, _KNOWN, create=True)) as database,
+            contextlib.closing(connect(temporary, _KNOWN, create=True, passing=True)) as database,
         ):
-            database.execute("PRAGMA journal_mode = OFF")
             database.executescript(_KNOWN)
-            with translated(table, MOVE_AWAY):
-                if keep and table.exists():
-                    attach(database, table, "older", _KNOWN)
-                database.execute("BEGIN")
-                if keep and table.exists() and has_table(database, "known", "older"):
-                    database.execute("INSERT INTO known SELECT name, size, crc, record FROM older.known")
-                    if has_table(database, "item", "older"):
-                        rows = "SELECT name, url, size, crc, record FROM older.item"
-                        database.execute(f"INSERT INTO item {rows}")
+            database.execute("BEGIN")
+            if keep:
+                with translated(table, MOVE_AWAY):
+                    known.copy_table(database)
             for name, digest, *stored in _stored(known, journal):
                 key = (name,) if digest is None else (name, digest.url)
                 table_of = "known" if digest is None else "item"
@@ -188,6 +191,8 @@ def write(home: Directory, journal: Journal, *, keep: bool) -> None:
             database.execute("COMMIT")
     finally:
         known.close()
+    for suffix in ("-wal", "-shm"):  # of the table that is being replaced
+        (home / f"{_TABLE}{suffix}").unlink(missing_ok=True)
     temporary.rename(_TABLE)
     remove(home)
 

@@ -74,9 +74,8 @@ class Rows:
 
     def _prepare(self, read_only: bool, durable: bool) -> None:
         if not read_only:
-            # A commit in WAL mode without a sync costs tens of microseconds. A power cut may lose the
+            # A commit with a log without a sync costs tens of microseconds. A power cut may lose the
             # last commits; the database stays consistent.
-            self._db.execute("PRAGMA journal_mode = WAL")
             self._synchronous = "FULL" if durable else "NORMAL"
             self._db.execute(f"PRAGMA synchronous = {self._synchronous}")
             self._db.execute("PRAGMA secure_delete = ON")
