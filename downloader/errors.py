@@ -126,8 +126,8 @@ class FetchError(Exception):
 
     @property
     def asks_to_wait(self) -> bool:
-        """Return whether the host says by Retry-After that it wants no request before a time."""
-        return self.retry_after is not None and self.code in _PAUSING
+        """Return whether the host says by Retry-After that it wants no request before a time to come."""
+        return self.code in _PAUSING and bool(self.retry_after)
 
     @property
     def of_file(self) -> bool:
@@ -150,7 +150,8 @@ class FetchError(Exception):
     @property
     def transient(self) -> bool:
         """Return whether another attempt may succeed."""
-        may = failure_kind(self.code).retry or self.asks_to_wait or (self.outdated and self.answered)
+        again = self.code in _PAUSING and self.retry_after is not None
+        may = failure_kind(self.code).retry or again or (self.outdated and self.answered)
         return may and not self.permanent
 
 

@@ -70,11 +70,13 @@ class RetryPolicy:
         return max(delay, min(asked + random * max(asked / 10, self.backoff), most))
 
 
-def parse_retry_after(value: str | None, now: float) -> float | None:
+def parse_retry_after(value: str | None, now: float, date: str | None = None) -> float | None:
     """Return the seconds from ``now`` (Unix time) that a Retry-After header gives; None if it is invalid.
 
     RFC 9110 §10.2.3: digits, or an HTTP-date. A date in the past is 0.0; more than 1e12 s is 1e12.
-    ``1e9``, ``1.5``, ``+5`` and ``-5`` are not in the grammar: None. Never raises.
+    ``1e9``, ``1.5``, ``+5`` and ``-5`` are not in the grammar: None. ``date``: the Date header of the same
+    response; where it is valid, a date counts from that, so that no clock has to be right but in how fast
+    it goes. Never raises.
     """
     if value is None:
         return None
@@ -82,6 +84,16 @@ def parse_retry_after(value: str | None, now: float) -> float | None:
     match = _SECONDS(value)
     if match:
         return min(float(match[1]), _LONGEST) if len(match[1]) <= 15 else _LONGEST
+    moment, sent = _moment(value), _moment(date.strip(" \t\r\n")) if date else None
+    if moment is None:
+        return None
+    # A date names a second, which may have just begun: it is over when the next one begins.
+    seconds = moment - sent if sent is not None else moment + 1 - now
+    return min(max(seconds, 0.0), _LONGEST)
+
+
+def _moment(value: str) -> float | None:
+    """Return the Unix time of an HTTP-date, None if it is invalid."""
     if len(value) > 80 or not _DATE(value):
         return None
     # Imported where it is needed: the supervisor starts without it.
@@ -94,8 +106,6 @@ def parse_retry_after(value: str | None, now: float) -> float | None:
         # No zone (asctime) means GMT here; email.utils.mktime_tz would take the local one.
         year, month, day, hour, minute, second = parsed[:6]
         at = datetime(year, month, day, hour, minute, min(second, 59), tzinfo=timezone.utc)
-        moment = at.timestamp() - (parsed[9] or 0)
+        return at.timestamp() - (parsed[9] or 0)
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
-    # A date names a second, which may have just begun: it is over when the next one begins.
-    return min(max(moment + 1 - now, 0.0), _LONGEST)

@@ -520,7 +520,7 @@ def _refusal(response: Any) -> FetchError | None:
     status: int = response.status
     if status < HTTPStatus.BAD_REQUEST:
         return None
-    return refusal(status, response.headers.get("Retry-After"))
+    return refusal(status, response.headers.get("Retry-After"), response.headers.get("Date"))
 
 
 def pool_classes(budget: ConnectionBudget) -> dict[str, type[HTTPConnectionPool]]:

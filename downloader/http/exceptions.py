@@ -110,9 +110,12 @@ def translate(error: BaseException, secrets: tuple[str, ...] = (), cacert: str =
     return failed
 
 
-def refusal(status: int, retry_after: str | None) -> FetchError:
-    """Return the failure of a request that was answered with ``status`` (from 400 on) and Retry-After."""
-    return FetchError(f"http-{status}", "", parse_retry_after(retry_after, time()))
+def refusal(status: int, retry_after: str | None, date: str | None) -> FetchError:
+    """Return the failure of a request that was answered with ``status``, from 400 on.
+
+    ``retry_after``, ``date``: the fields Retry-After and Date of the response.
+    """
+    return FetchError(f"http-{status}", "", parse_retry_after(retry_after, time(), date))
 
 
 def proxy_login_refused() -> FetchError:

@@ -496,7 +496,8 @@ def _check_whole(response: Any, length: int | None) -> None:
 def _refusal(response: Any) -> FetchError:
     status = response.status
     if status >= 400:
-        failed = refusal(status, response.headers.get("Retry-After"))
+        headers = response.headers
+        failed = refusal(status, headers.get("Retry-After"), headers.get("Date"))
         failed.turned_away = response.only_one and failed.refuses
         return failed
     if status in REDIRECTS:

@@ -8,8 +8,9 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Callable
+from email.utils import formatdate
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time
 
 import pytest
 from harness import Job, serving
@@ -126,9 +127,9 @@ def test_files_that_are_redirected_to_a_host_that_refuses_some(tmp_path: Path) -
 
 @pytest.mark.parametrize("code", [403, 429, 503])
 def test_files_of_a_host_that_always_asks_to_wait_are_all_requested(code: int, tmp_path: Path) -> None:
-    with Server(default=status(code, "Retry-After: 0")) as server:
+    with Server(default=status(code, "Retry-After: 1")) as server:
         listed = "\n".join(f"{server.url}/f{n}" for n in range(100))
-        options = (*PATIENT, "--retries", "1", "--backoff", "20ms", "--workers", "2")
+        options = (*PATIENT, "--retries", "1", "--max-retry-after", "20ms", "--workers", "2")
         result = download("-", tmp_path / "d", *options, stdin=listed)
         asked = Counter(request.target for request in server.requests)
     assert set(asked.values()) == {2}
@@ -157,6 +158,49 @@ def test_retries_outlast_an_outage_whatever_the_host_asks_for(lane: str, tmp_pat
         options = (*PATIENT, "--backoff", "100ms", "--lane", lane)
         result = download("-", tmp_path / "d", *options, stdin="\n".join(listed))
     assert (result.exit, len(result.files)) == (0, 20), result.codes
+
+
+@pytest.mark.parametrize("lane", ["auto", "requests"])
+@pytest.mark.parametrize("ahead", [3600, -3600])
+def test_a_date_to_wait_for_counts_from_that_of_the_response(ahead: int, lane: str, tmp_path: Path) -> None:
+    """The clock of the server is an hour ahead, or behind; it is down for two seconds, and says so."""
+    until: list[float] = []
+    asked: Counter[str] = Counter()
+
+    def answer(request: Request) -> list[Step]:
+        until[:] = until or [request.at + 2]
+        if request.at >= until[0]:
+            return ok(BODY)
+        asked[request.target] += 1
+        dates = [formatdate(time() + ahead + more, usegmt=True) for more in (0, 2)]
+        return status(503, f"Date: {dates[0]}", f"Retry-After: {dates[1]}")
+
+    with Server(default=answer) as server:
+        listed = "\n".join(f"{server.url}/f{n}" for n in range(100))
+        result = download("-", tmp_path / "d", *PATIENT, "--retries", "1", "--lane", lane, stdin=listed)
+    assert (result.exit, len(result.files)) == (0, 100), result.codes
+    assert result.report["seconds"] < 60  # 120 s is the longest pause
+    assert max(asked.values()) <= 1  # it is not asked before
+
+
+@pytest.mark.parametrize("asked", ["0", "Wed, 21 Oct 2015 07:28:00 GMT"])
+def test_who_asks_for_no_pause_gets_none(asked: str, tmp_path: Path) -> None:
+    """The file waits for its backoff; the others go on meanwhile."""
+    refused: list[float] = []
+
+    def answer(request: Request) -> list[Step]:
+        if request.target == "/f50" and not refused:
+            refused.append(request.at)
+            return status(503, f"Retry-After: {asked}")
+        return [Pause(0.01), *ok(BODY)]
+
+    with Server(default=answer) as server:
+        listed = "\n".join(f"{server.url}/f{n}" for n in range(100))
+        options = (*PATIENT, "--workers", "1", "--connections", "2", "--backoff", "6s", "--pipeline", "off")
+        result = download("-", tmp_path / "d", *options, stdin=listed)
+    assert (result.exit, len(result.files)) == (0, 100), result.codes
+    # A pause of the host would be as long as the file's own, 3 s at least.
+    assert sum(refused[0] < request.at < refused[0] + 3 for request in server.requests) > 10
 
 
 @pytest.mark.parametrize("asks", [True, False])

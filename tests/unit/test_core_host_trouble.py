@@ -111,7 +111,9 @@ def test_status_is_never_the_hosts_alone() -> None:
     ("code", "after", "waits", "retried"),
     [
         ("http-429", 1.0, True, True),
-        ("http-503", 0.0, True, True),
+        ("http-503", 0.0, False, True),
+        ("http-429", 0.0, False, True),
+        ("http-403", 0.0, False, True),
         ("http-403", 1.0, True, True),
         ("http-403", None, False, False),
         ("http-503", None, False, True),

@@ -111,6 +111,23 @@ def test_parse_retry_after(value: str | None, seconds: float | None) -> None:
     assert parse_retry_after(value, NOW) == seconds
 
 
+@pytest.mark.parametrize(
+    ("value", "date", "seconds"),
+    [
+        ("Sun, 06 Nov 1994 09:49:39 GMT", "Sun, 06 Nov 1994 09:49:37 GMT", 2.0),  # an hour ahead
+        ("Sun, 06 Nov 1994 07:49:39 GMT", "Sun, 06 Nov 1994 07:49:37 GMT", 2.0),  # an hour behind
+        ("Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:37 GMT", 0.0),
+        ("Sun, 06 Nov 1994 08:49:36 GMT", "Sun, 06 Nov 1994 08:49:37 GMT", 0.0),
+        ("Sun, 06 Nov 1994 08:49:47 GMT", "just now", 11.0),
+        ("Sun, 06 Nov 1994 08:49:47 GMT", "", 11.0),
+        ("7", "Sun, 06 Nov 1994 09:49:37 GMT", 7.0),
+        ("soon", "Sun, 06 Nov 1994 09:49:37 GMT", None),
+    ],
+)
+def test_a_date_counts_from_that_of_the_response(value: str, date: str, seconds: float | None) -> None:
+    assert parse_retry_after(value, NOW, date) == seconds
+
+
 DATELIKE = st.from_regex(
     r"[A-Z][a-z]{2}, ?\d{1,6}[ \-](Jan|Nov|Xyz)[ \-]\d{0,7} \d\d:\d\d:\d\d( ?(GMT|[+-]\d{1,9}|Z))?"
 )

@@ -23,6 +23,7 @@ class HeaderShape(NamedTuple):
     chunked: bytes = b""
     length: bytes = b""
     retry_after: bytes = b""
+    date: bytes = b""
     via: bool = False
     set_cookie: bytes = b""
 
@@ -42,6 +43,7 @@ def shape_of(names: tuple[bytes, ...], limited: bool) -> HeaderShape:
         chunked=b"" if odd else chunked,
         length=b"" if odd else length,
         retry_after=spelt.get(b"retry-after", b""),
+        date=spelt.get(b"date", b""),
         via=via,
         set_cookie=spelt.get(b"set-cookie", b""),
     )

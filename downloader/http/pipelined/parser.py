@@ -290,8 +290,8 @@ class ResponseParser:
         if status == PROXY_LOGIN:
             raise NeedsRequestsClient  # which knows whether a proxy is in between
         if status >= 400:
-            value = fields.get(shape.retry_after)
-            failed = refusal(status, value.decode("latin-1") if value is not None else None)
+            after, date = fields.get(shape.retry_after, b""), fields.get(shape.date, b"")
+            failed = refusal(status, after.decode("latin-1") or None, date.decode("latin-1"))
             if shape.set_cookie:
                 failed.sets_cookie = change_of(fields[shape.set_cookie].decode("latin-1"))
             raise failed

@@ -72,6 +72,25 @@ KNOWN = (
         (f"{SPENT}test_end_of_a_job_whose_connections_have_had_all_that_they_are_granted",),
     ),
     Mutant(
+        "a Retry-After of no time pauses the host",
+        "a balancer that sends a fixed 0 with each refusal makes a job take ten times as long",
+        "FetchError.asks_to_wait",
+        "bool(self.retry_after)",
+        "self.retry_after is not None",
+        ("tests/faults/test_failing_urls.py::test_who_asks_for_no_pause_gets_none[0]",),
+    ),
+    Mutant(
+        "a date to wait for is compared with our clock",
+        "a host whose clock is an hour ahead is paused for two minutes at each refusal",
+        "parse_retry_after",
+        "_moment(date.strip(' \\t\\r\\n')) if date else None",
+        "None",
+        (
+            "tests/faults/test_failing_urls.py::"
+            "test_a_date_to_wait_for_counts_from_that_of_the_response[3600-auto]",
+        ),
+    ),
+    Mutant(
         "ever new connections to a host that refuses on all",
         "files that are always refused are requested on new connections only",
         "Patience.replaced",
