@@ -15,6 +15,7 @@ from diagnostics.source_places import (
     ending,
     first_statement,
     is_own,
+    is_package,
     line_of,
     lines_of,
     short,
@@ -36,7 +37,7 @@ _POLLS = {
     "wait_for_write",
 }
 _SUBJECTS = ("gevent", "gevent.monkey", "requests", "urllib3")
-_OF_SUBJECTS = re.compile(r"-packages/(gevent|requests|urllib3)/")
+_OF_SUBJECTS = re.compile(r"(-packages|\.whl|\.egg)/(gevent|requests|urllib3)/")
 _MAKES_CODE = r"\b(exec|eval|execfile)\s*\("
 _CALL_POLL = r"\b(poll|select|epoll)\b.*\("
 
@@ -56,6 +57,11 @@ class Case:
         self.errors: list[dict[str, Any]] = [
             error for each in reversed(seen.result["rounds"]) for error in each["first"]
         ]
+
+    @property
+    def packed(self) -> bool:
+        """Return whether the program is packed, as pex and shiv do."""
+        return bool(self.facts.get("start_code"))
 
     # places
 
@@ -297,7 +303,7 @@ class Case:
         if not own and stack and str(stack[0][0]).startswith("<"):
             making = list(lines_of(self.facts.get("own_files", []), _MAKES_CODE, self.facts))
             own = making if len(making) == 1 else list(stack[:1]) if making else []
-        packages = [spot for spot in stack if "-packages" in str(spot[0])]
+        packages = [spot for spot in stack if is_package(str(spot[0]))]
         files = [spot for spot in stack if not str(spot[0]).startswith("<")]
         found = own or packages or files or list(stack)
         return found[0] if found else None
