@@ -168,6 +168,7 @@ class Agent(object):
             told = {"argv": _argv(), "left": self._left, "connected": tried}
             self.tell(kind, result=result, seen=seen, facts=now, **told)
 
+        trust.leave_out_proxies(spec)
         try:
             measured = self._running = probe.Probe(how, spec)
             clocks.compare(sampler._sleep)
