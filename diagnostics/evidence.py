@@ -314,8 +314,12 @@ class Case:
 
     @cached_property
     def held_in_poll(self) -> list[dict[str, Any]]:
-        """Return what waited in the operating system's select or poll."""
-        return [each for each in self.blocked if self._is_poll(each["stack"])]
+        """Return what waited in the operating system's select or poll, if that is much of the waiting."""
+        return self._telling([each for each in self.blocked if self._is_poll(each["stack"])])
+
+    def _telling(self, held: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return ``held``, [] where it is little of what held the hub: a moment in it is no cause."""
+        return held if sum(map(waited, held)) >= sum(map(waited, self.blocked)) / 3 else []
 
     def _is_poll(self, stack: Sequence[Spot]) -> bool:
         for spot in stack[:3]:
@@ -325,8 +329,8 @@ class Case:
 
     @cached_property
     def held_in_pyopenssl(self) -> list[dict[str, Any]]:
-        """Return what waited inside OpenSSL's own calls, on a blocking socket."""
-        return [each for each in self.blocked if "OpenSSL" in str(self.leaf(each)[0])]
+        """Return what waited inside OpenSSL's own calls, on a blocking socket, if that is much of it."""
+        return self._telling([each for each in self.blocked if "OpenSSL" in str(self.leaf(each)[0])])
 
     # TLS
 

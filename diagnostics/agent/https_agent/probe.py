@@ -122,6 +122,33 @@ class Probe(object):
             self._thread.close()
         return self._complete(result, watch, None)
 
+    def guard(self, told):
+        # type: (Callable[[Dict[str, Any]], None]) -> Callable[[], None]
+        """Return what ends a watch over the hub; ``told`` gets a result where it does not run meanwhile.
+
+        The program goes on in it: a lock that is none of gevent's may block its thread for good.
+        """
+        watch = sampler.Sampler(self._gevent.get_hub())
+        self._thread = sampler.Spent()
+        self._began = clock()
+
+        def tick():
+            # type: () -> None
+            held = clock() - watch.stamp - (watch.starved - watch.starved_then)
+            if not watch.over and held >= self._spec["limit"]:
+                watch.over = True
+                result = {"rounds": [], "name": None, "waited": False}  # type: Dict[str, Any]
+                told(self._complete(result, watch, "nothing more came within %.0f s" % held))
+
+        def end():
+            # type: () -> None
+            watch.stop()
+            self._thread.close()
+
+        watch.on_tick = tick
+        watch.start()
+        return end
+
     def _plan(self, result):
         # type: (Dict[str, Any]) -> Any
         """Yield the rounds: a warm-up, then N at no delay and N at the delay, repeated while unclear."""
