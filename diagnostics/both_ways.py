@@ -26,7 +26,7 @@ _ADVICE = "name a fetch that its greenlets call, a function of one URL: --app MO
 _TURNS = ("own-lock", "pool-of-one")  # causes that are of a client
 _NAMED = 3
 _SOME = 3  # greenlets that wait; fewer may be on the way
-_CLIENTS = re.compile(r"-packages/(requests|urllib3|httpx2?|httpcore2?|geventhttpclient)/")
+_CLIENTS = re.compile(r"(?:-packages|\.whl|\.egg)/(requests|urllib3|httpx2?|httpcore2?|geventhttpclient)/")
 
 
 def settled(question: Question, seen: Observation) -> Observation:

@@ -15,6 +15,7 @@ from diagnostics.source_places import (
     ending,
     first_statement,
     is_own,
+    is_package,
     line_of,
     lines_of,
     short,
@@ -36,7 +37,7 @@ _POLLS = {
     "wait_for_write",
 }
 _SUBJECTS = ("gevent", "gevent.monkey", "requests", "urllib3")
-_OF_SUBJECTS = re.compile(r"-packages/(gevent|requests|urllib3)/")
+_OF_SUBJECTS = re.compile(r"(-packages|\.whl|\.egg)/(gevent|requests|urllib3)/")
 _MAKES_CODE = r"\b(exec|eval|execfile)\s*\("
 _CALL_POLL = r"\b(poll|select|epoll)\b.*\("
 
@@ -56,6 +57,11 @@ class Case:
         self.errors: list[dict[str, Any]] = [
             error for each in reversed(seen.result["rounds"]) for error in each["first"]
         ]
+
+    @property
+    def packed(self) -> bool:
+        """Return whether the program is packed, as pex and shiv do."""
+        return bool(self.facts.get("start_code"))
 
     # places
 
@@ -297,7 +303,7 @@ class Case:
         if not own and stack and str(stack[0][0]).startswith("<"):
             making = list(lines_of(self.facts.get("own_files", []), _MAKES_CODE, self.facts))
             own = making if len(making) == 1 else list(stack[:1]) if making else []
-        packages = [spot for spot in stack if "-packages" in str(spot[0])]
+        packages = [spot for spot in stack if is_package(str(spot[0]))]
         files = [spot for spot in stack if not str(spot[0]).startswith("<")]
         found = own or packages or files or list(stack)
         return found[0] if found else None
@@ -308,8 +314,12 @@ class Case:
 
     @cached_property
     def held_in_poll(self) -> list[dict[str, Any]]:
-        """Return what waited in the operating system's select or poll."""
-        return [each for each in self.blocked if self._is_poll(each["stack"])]
+        """Return what waited in the operating system's select or poll, if that is much of the waiting."""
+        return self._telling([each for each in self.blocked if self._is_poll(each["stack"])])
+
+    def _telling(self, held: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return ``held``, [] where it is little of what held the hub: a moment in it is no cause."""
+        return held if sum(map(waited, held)) >= sum(map(waited, self.blocked)) / 3 else []
 
     def _is_poll(self, stack: Sequence[Spot]) -> bool:
         for spot in stack[:3]:
@@ -319,8 +329,8 @@ class Case:
 
     @cached_property
     def held_in_pyopenssl(self) -> list[dict[str, Any]]:
-        """Return what waited inside OpenSSL's own calls, on a blocking socket."""
-        return [each for each in self.blocked if "OpenSSL" in str(self.leaf(each)[0])]
+        """Return what waited inside OpenSSL's own calls, on a blocking socket, if that is much of it."""
+        return self._telling([each for each in self.blocked if "OpenSSL" in str(self.leaf(each)[0])])
 
     # TLS
 

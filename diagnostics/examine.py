@@ -110,6 +110,10 @@ def diagnose(
         f"part of the recording is missing, please report: {each}" for each in seen.seen.get("faults", ())
     ]
     notes += seen.notes
+    if shorter := seen.result.get("delay"):
+        notes.append(
+            f"measured at a delay of {shorter:g} s: at {seen.result['impatient']:g} s its requests time out"
+        )
     if unlike := seen.result.get("unlike"):
         name, at = seen.result.get("name"), case.at(unlike["at"])
         what = "its code does" if unlike["copied"] else "the program fetches"

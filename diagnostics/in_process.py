@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 from diagnostics.agent.https_agent import facts as agent_facts
 from diagnostics.agent.https_agent import fetchers, probe
@@ -43,7 +44,7 @@ def check(
         return diagnose(question, _measure(question, url, cacert or None, True))
     with Origin() as origin:
         seen = _measure(question, origin.url, origin.ca, False)
-        return diagnose(question, Observation(seen.result, seen.seen, seen.facts, origin.counts()))
+        return diagnose(question, replace(seen, served=origin.counts(), refused=origin.refused()))
 
 
 def _measure(question: Question, url: str, ca: str | None, fixed: bool) -> Observation:

@@ -150,6 +150,7 @@ def _observed(
         report["seen"],
         facts,
         served(),
+        refused=origin.refused() if origin is not None else [],
         argv=report["argv"],
         passed=report["passed"],
         start=start,

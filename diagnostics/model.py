@@ -132,6 +132,7 @@ class Observation:
     - ``seen``: its recording of how the process was set up;
     - ``facts``: the state of the process;
     - ``served``: what the built-in server counted, by run; None where another server was used;
+    - ``refused``: why that server refused handshakes, in OpenSSL's words;
     - ``control``: seconds that the same requests took from plain threads of a clean process;
     - ``paced``: the built-in server showed that the program spaces its requests out, with any server;
     - ``argv``: of the probed process;
@@ -147,6 +148,7 @@ class Observation:
     seen: dict[str, Any]
     facts: dict[str, Any]
     served: dict[str, dict[str, Any]] | None = None
+    refused: list[str] = field(default_factory=list)
     control: float | None = None
     paced: bool = False
     argv: list[str] = field(default_factory=list)

@@ -2,8 +2,9 @@
 
 Its process (``main``, with FOLDER) writes a certificate to FOLDER (``ca.pem``), prints its port, and exits
 when its standard input is closed. It serves ``GET /{run}/{delay}/{index}``. For each line that it reads it
-prints as JSON, by run, how many requests came, and for how long how many of them waited at once. It is a
-separate process, so that it neither blocks the process under check nor is blocked by it.
+prints as JSON, by run, how many requests came, and for how long how many of them waited at once, and why
+it refused handshakes. It is a separate process, so that it neither blocks the process under check nor is
+blocked by it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import asyncio
 import json
 import os
 import re
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -162,11 +164,32 @@ class _Connection(asyncio.Protocol):
         self._transport.write(b"".join(self._parser.send(each) or b"" for each in events))
 
 
+def _telling(refused: set[str]) -> type[ssl.SSLObject]:
+    """Return the class of connections that add to ``refused`` why a handshake was: asyncio tells nobody."""
+
+    class Told(ssl.SSLObject):
+        def do_handshake(self) -> None:
+            try:
+                super().do_handshake()
+            except ssl.SSLError as error:
+                if error.reason:
+                    refused.add(error.reason)
+                raise
+
+    return Told
+
+
+def _load(context: ssl.SSLContext, file: Path) -> None:
+    context.load_cert_chain(file)
+    file.unlink()
+
+
 async def _serve(folder: Path) -> None:
-    certificate.write(folder)
+    write_rsa = certificate.write(folder)
     context = server_context()
-    context.load_cert_chain(folder / certificate.SERVER)
-    (folder / certificate.SERVER).unlink()
+    refused: set[str] = set()
+    context.sslobject_class = _telling(refused)
+    _load(context, folder / certificate.SERVER)
     counts: dict[str, _Run] = {}
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: _Connection(counts), loopback(), 0, ssl=context, backlog=4096)
@@ -174,10 +197,14 @@ async def _serve(folder: Path) -> None:
     # Where IPv4 is missing, hardly any system says that localhost is ::1.
     sys.stdout.write(f"{'[::1]' if host == '::1' else 'localhost'}:{port}\n")
     sys.stdout.flush()
+    # The program is being started meanwhile; who is quicker waits to be accepted.
+    write_rsa()
+    _load(context, folder / certificate.RSA)
     queries = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(queries), sys.stdin)
     while await queries.readline():
-        sys.stdout.write(json.dumps({run: each.as_json() for run, each in counts.items()}) + "\n")
+        runs = {run: each.as_json() for run, each in counts.items()}
+        sys.stdout.write(json.dumps({"runs": runs, "refused": sorted(refused)}) + "\n")
         sys.stdout.flush()
     server.close()
 
@@ -238,6 +265,15 @@ class Origin:
         of requests, the seconds in which that many waited; ``spans``: see ``_Run``. Raises ProbeError when
         the server is gone.
         """
+        found: dict[str, dict[str, Any]] = self._asked()["runs"]
+        return found
+
+    def refused(self) -> list[str]:
+        """Return why the server refused handshakes, in OpenSSL's words; raise ProbeError as ``counts``."""
+        found: list[str] = self._asked()["refused"]
+        return found
+
+    def _asked(self) -> dict[str, Any]:
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         assert stdout is not None
@@ -245,7 +281,7 @@ class Origin:
             stdin.write(b"counts\n")
             stdin.flush()
             with watched(self._process, STALL_TIMEOUT):
-                found: dict[str, dict[str, Any]] = json.loads(stdout.readline())
+                found: dict[str, Any] = json.loads(stdout.readline())
         except (OSError, ValueError) as error:
             raise ProbeError(f"the TLS server of the probe is gone: {error}") from None
         return found

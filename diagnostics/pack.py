@@ -65,7 +65,7 @@ def make_zipapp(target: Path) -> None:
         for package in _PACKAGES:
             _add_package(package, folder)
         (folder / "diagnostics" / certificate.PACKED).mkdir()
-        certificate.write(folder / "diagnostics" / certificate.PACKED)
+        certificate.write(folder / "diagnostics" / certificate.PACKED)()
         shutil.copy(_ROOT / "LICENSE", folder)
         (folder / "__main__.py").write_text(_MAIN)
         zipapp.create_archive(folder, target, interpreter="/usr/bin/env python3", compressed=True)

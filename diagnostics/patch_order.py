@@ -8,7 +8,7 @@ from typing import Any
 
 from diagnostics.evidence import Case
 from diagnostics.predicates import Found, error_text
-from diagnostics.source_places import Spot, absolute, ending, is_own, line_of
+from diagnostics.source_places import Spot, absolute, ending, is_own, is_package, line_of
 from diagnostics.waits import in_network
 
 __all__ = ["early_context", "early_waiting", "too_late"]
@@ -75,7 +75,7 @@ def _taken(case: Case, keeper: dict[str, Any]) -> Spot | None:
     event: dict[str, Any] = case.seen["imports"].get(keeper["module"], {})
     stack: list[Spot] = event.get("stack", [])
     others = [spot for spot in stack if not own & set(str(spot[0]).split(os.sep))]
-    packages = [spot for spot in others if "-packages" in str(spot[0])]
+    packages = [spot for spot in others if is_package(str(spot[0]))]
     taken: Spot | None = keeper["user"] or event.get("user") or next(iter(packages), None)
     return taken or keeper["caller"]
 

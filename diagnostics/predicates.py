@@ -81,12 +81,29 @@ def too_few_descriptors(case: Case) -> Found | None:
     return Found(case.where(spot), [text, f"this process may have {limit} files and sockets open"])
 
 
+_OF_TRUSTSTORE = re.compile(r"truststore/_\w+\.py$")
+
+
 def truststore(case: Case) -> Found | None:
+    """Match if requests fail or wait in truststore's class; where it is put into ssl, it may be unused."""
     calls = [each for each in case.seen["injections"] if each["function"] == "inject_into_ssl"]
-    if not calls and not case.facts.get("truststore_injected"):
-        made = [each for each in case.seen["contexts"] if "truststore" in each["cls"].split(".")]
-        if not made or case.judgement.verdict != "error":
-            return None
+    packages = {"truststore", *(str(each["module"]).removesuffix("._api") for each in calls)}
+    made = [
+        each
+        for each in case.seen["contexts"]
+        if "truststore" in each["cls"].split(".") or each["cls"].rpartition("._api.")[0] in packages
+    ]
+    stacks = [each["stack"] for each in case.errors]
+    if case.patched.get("socket"):  # others that block do so in any class
+        stacks += [each["stack"] for each in case.blocked[:1]]
+    within = any(_OF_TRUSTSTORE.search(str(spot[0]).replace("\\", "/")) for each in stacks for spot in each)
+    # Of a deep recursion, not all callers are recorded.
+    deep = (
+        bool(made) and case.pyopenssl is None and any("Recursion" in each["class"] for each in case.errors)
+    )
+    if not within and not deep:
+        return None
+    if not calls and not case.facts.get("truststore_injected") and made:
         at = case.event_at(made[0])
         return Found(at, [f"{made[0]['cls']} was made{ending('by', at)}", error_text(case)])
     by = case.event_at(calls[-1]) if calls else case.where(case.own_line(r"inject_into_ssl"))
@@ -349,6 +366,18 @@ def own_lock(case: Case) -> Found | None:
             case.served_line(),
         ],
         summary,
+        _several(case),
+    )
+
+
+def _several(case: Case) -> str:
+    """Return the explanation where the server saw several at once, most of the time; "" otherwise."""
+    served = case.judgement.served
+    if served is None or served.peak < 2 or served.chain > 1 or served.mean < 0.75 * served.peak:
+        return ""
+    return (
+        f"What they wait for lets {served.peak} of them through at once. Let go of it before the request,\n"
+        "or allow more of them."
     )
 
 

@@ -36,6 +36,17 @@ _CLIENTS = re.compile(r"(requests|urllib3|pip\._vendor)\.")
 _PINNED = re.compile(
     r"Fingerprints did not match|Hostname mismatch|certificate is not valid for|doesn't match"
 )
+# The server of the probe and the client have nothing of these in common; the reasons of OpenSSL.
+_NOTHING_SHARED = re.compile(
+    r"NO_SHARED_\w+|NO_SUITABLE_\w+|UNSUPPORTED_PROTOCOL|VERSION_TOO_LOW|UNSUPPORTED_ELLIPTIC_CURVE"
+    r"|WRONG_SSL_VERSION|UNKNOWN_PROTOCOL"
+)
+# The program knows no localhost, or something else by that name: the server of the probe does listen.
+_ELSEWHERE = re.compile(
+    r"(\w*\.)*(gaierror|NameResolutionError|ConnectionRefusedError)|Failed to resolve|getaddrinfo failed"
+    r"|\[Errno (-[2-58]|101|111|113)\]"
+)
+_TIMEOUT = re.compile(r"timeout|timed.?out", re.IGNORECASE)
 # An executor's, where the probe runs at the end of a program.
 _ENDED = re.compile(r"cannot schedule new futures after (interpreter )?shutdown")
 # What is raised where a connection fails, or the interpreter itself.
@@ -52,8 +63,12 @@ _MACHINERY = re.compile(
 
 def no_verdict(case: Case, cause: str) -> str:
     """Return why nothing is known of HTTPS though the fetch failed for ``cause``; "" where it is known."""
+    if case.judgement.verdict != "error":
+        return ""
+    if why := _of_the_server(case, cause):
+        return why
     # A fetch that the user names is meant for the URL of the probe.
-    if case.judgement.verdict != "error" or not case.question.target.command:
+    if not case.question.target.command:
         return ""
     if case.observation.result.get("waited") and not case.errors:
         return _waited(case)
@@ -67,12 +82,53 @@ def no_verdict(case: Case, cause: str) -> str:
             f"its client{case.at(spot)} has CA certificates of its own, which do not trust the server of"
             " the probe: no verdict. Name a server that it trusts: --url URL"
         )
-    if cause != "unexplained" or not case.errors or not all(map(is_provoked, case.errors)):
+    if cause != "unexplained" or not case.errors:
+        return ""
+    if not all(map(is_provoked, case.errors)):
+        if all(map(_is_elsewhere, case.errors)):
+            return (
+                "its client does not come to the server of the probe, since the program looks up names or"
+                f" connects in a way of its own: no verdict: {case.judgement.error}. {_ADVICE}"
+            )
         return ""
     first = case.errors[0]
     spot = case.user_frame(first["stack"]) or case.own_frame(first["stack"])
     at = f" ({case.where(spot)})" if spot else ""
     return f"the fetch of the probe failed with {case.judgement.error}{at}, and HTTPS did not. {_ADVICE}"
+
+
+def _of_the_server(case: Case, cause: str) -> str:
+    """Return what the server of the probe is like that no request can succeed; "" where one might."""
+    seen = case.observation
+    reasons = [each for each in seen.refused if _NOTHING_SHARED.fullmatch(each)]
+    came = sum(each["requests"] for each in (seen.served or {}).values())
+    if reasons and not came:
+        return (
+            "the handshake with the server of the probe failed, as it has no TLS version, suite or key that"
+            f" the client takes ({', '.join(reasons)}): no verdict. Name a server that has: --url URL"
+        )
+    if cause == "unexplained" and "impatient" in seen.result and all(map(_timed_out, case.errors)):
+        return (
+            "its requests time out where the server of the probe answers after"
+            f" {seen.result['impatient']:g} s, and succeed where it does at once: no verdict. Give a"
+            " shorter --delay, or a server that it has the patience for: --url URL"
+        )
+    return ""
+
+
+def _is_elsewhere(error: dict[str, object]) -> bool:
+    """Return whether no connection came about, for what has nothing to do with TLS."""
+    return any(map(_ELSEWHERE.fullmatch, _names(error))) or bool(_ELSEWHERE.search(str(error["text"])))
+
+
+def _timed_out(error: dict[str, object]) -> bool:
+    return any(map(_TIMEOUT.search, [*_names(error), str(error["text"])]))
+
+
+def _names(error: dict[str, object]) -> list[str]:
+    chain = error.get("chain") or []
+    assert isinstance(chain, list)
+    return [str(error["class"]), *map(str, chain)]
 
 
 def _waited(case: Case) -> str:
@@ -93,9 +149,7 @@ def is_provoked(error: dict[str, object]) -> bool:
         return True
     if _CLIENTS.match(name) and last in _REFUSED:
         return True
-    chain = error.get("chain") or []
-    assert isinstance(chain, list)
-    if any(_of_the_network(str(each)) for each in (name, *chain)):
+    if any(map(_of_the_network, _names(error))):
         return False
     # Raised by the application's code, or by the probe's use of what the application gave it.
     return not stack or not _MACHINERY.search(str(stack[0][0]).replace("\\", "/"))

@@ -136,7 +136,12 @@ def _is_there(case: Case, file: str, number: int) -> bool:
 
 
 def _patch_earlier(case: Case) -> list[Plan]:
-    """Return plans for what runs before the application: sitecustomize, a ``.pth`` file."""
+    """Return plans for what runs before the application: sitecustomize, a ``.pth`` file.
+
+    None for a program that is packed: its gevent is not there yet, and another one may be.
+    """
+    if case.packed:
+        return []
     for event in sorted(case.seen["imports"].values(), key=lambda each: int(each["at"])):
         for spot in event["stack"]:
             file = case.file(spot)
@@ -344,7 +349,10 @@ def _measured(
                 opened = None if case.judgement.delay else opening(case.question, seen)
                 wall = round(opened or judgement.wall, 3) if verdict != "error" else None
                 why = {"serialized": "still serialized", "error": judgement.error}.get(verdict, "")
-    return Remedy(code, known.summary, wall, verdict, plan.line, plan.where, why), did_work
+    # What was measured is the unpacked file, and the next start may unpack it once more.
+    again_packed = ", then pack the program again" if case.packed and "file" in plan.place else ""
+    where = f"{plan.where}{again_packed}"
+    return Remedy(code, known.summary, wall, verdict, plan.line, where, why), did_work
 
 
 def _broken(without: Observation, seen: Observation) -> str:

@@ -19,6 +19,7 @@ __all__ = [
     "first_statement",
     "here",
     "is_own",
+    "is_package",
     "line_of",
     "source_line",
     "statement_at",
@@ -30,6 +31,7 @@ Spot = Sequence[Any]  # file, line, function; column, in what the user wrote wit
 
 _LONGEST = 80  # characters of a statement
 _LARGEST = 4 << 20  # bytes of a source
+_FOLDERS = ("-packages", ".whl", ".egg")
 _PACKED = re.compile(r"\.(whl|egg)/")  # a folder that is a package by itself, as pex makes them
 
 
@@ -66,13 +68,15 @@ def short(path: str, facts: dict[str, Any]) -> str:
     started = facts.get("started") or facts.get("cwd") or here()
     roots = [started, *facts.get("path", [])]
     # Not what is within one: a tool that puts such a folder on the path has a sitecustomize.py there.
-    packages = [root for root in roots if os.path.basename(_from(started, root)).endswith("-packages")]
+    packages = [root for root in roots if _from(started, root).endswith(_FOLDERS)]
+    packages += [os.path.dirname(file) for file in facts.get("start_code", [])]  # sources may be beside it
     # The current directory may contain the virtual environment, so package folders come first; unless it is
     # in one itself.
     for root in sorted([started, *packages], key=len, reverse=True):
         if _is_in(full, root):
             return os.path.relpath(full, root)
-    if is_own((full, 0, ""), facts):
+    # What was packed is unpacked in a cache, where nobody opens it.
+    if is_own((full, 0, ""), facts) and not facts.get("start_code"):
         # A person opens it from there, also where one of the two paths goes through a link.
         real, start = map(_without_links, (full, started))
         return os.path.relpath(real, start) if _is_in(real, start) else full
@@ -139,7 +143,7 @@ def is_own(spot: Spot, facts: dict[str, Any]) -> bool:
         return path in facts.get("sources", {})
     # The same as the agent's `kind_of_file`: who works inside of an installed package has it for their own.
     inside = _from(facts.get("cwd") or "", path)
-    if "-packages" in inside or _PACKED.search(inside):
+    if is_package(inside) or absolute(path, facts) in facts.get("start_code", []):
         return False
     if inside != path:
         return True
@@ -148,6 +152,11 @@ def is_own(spot: Spot, facts: dict[str, Any]) -> bool:
         if root and os.path.abspath(path).startswith(root + os.sep):
             return False
     return True
+
+
+def is_package(path: str) -> bool:
+    """Return whether the file is an installed package's, or one's that is packed."""
+    return "-packages" in path or bool(_PACKED.search(path))
 
 
 def text_of(file: str, facts: dict[str, Any]) -> str | None:

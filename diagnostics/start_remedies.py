@@ -62,8 +62,8 @@ class _Program(NamedTuple):
 
 def starts(case: Case) -> list[Start]:
     """Return the ways to start the command patched, best first; none where the user's line is early
-    enough."""
-    if not case.question.target.command or not _comes_too_late(case):
+    enough, and none for a packed program: they would take gevent from outside of the pack."""
+    if case.packed or not case.question.target.command or not _comes_too_late(case):
         return []
     found = []
     program = _program(case.question.target.command, case.question.target.python)

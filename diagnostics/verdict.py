@@ -127,6 +127,8 @@ def judge(question: Question, seen: Observation) -> Judgement:
     Where another client than the application's was measured, the result is not the application's: it is
     never reported as concurrent then.
     """
+    # The probe may have taken a shorter delay than it was told to.
+    question = replace(question, delay=seen.result.get("delay", question.delay))
     if problem := contradiction(question, seen):
         target = question.target
         who = target.shown if target.style or target.app or target.command else "this process"

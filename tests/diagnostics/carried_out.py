@@ -14,6 +14,7 @@ def carry_out(folder: Path, line: str, where: str) -> list[str]:
     ``command`` and what follows is another command to start. What is given to ``python -c`` is in no file:
     see ``carry_out_in``.
     """
+    where = where.removesuffix(", then pack the program again")  # which is left to the caller
     if found := re.fullmatch(r"the first line of (\S+)", where):
         _insert(folder / found[1], 1, line)
     elif found := re.fullmatch(r"the last line of (\S+)", where):

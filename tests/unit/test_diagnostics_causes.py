@@ -189,6 +189,17 @@ def test_a_real_lock_is_named_only_where_it_stops_the_process(tmp_path):
     assert (cause.code, "real lock" in cause.explanation) == ("own-lock", True)
 
 
+def test_how_many_a_semaphore_lets_through(tmp_path):
+    app = tmp_path / "app.py"
+    app.write_text("def fetch(url):\n    with TWO:\n        load(url)\n")
+    queue = [["/py/lib/python3.11/site-packages/gevent/thread.py", 90, "acquire"], [str(app), 2, "fetch"]]
+    two = {"requests": 10, "peak": 2, "levels": [0.0, 0.0, 1.0]}
+    assert "lets 2 of them through at once" in cause_of(queue, two, 1.1).explanation
+    # Only for a moment there were two.
+    one = {"requests": 10, "peak": 2, "levels": [0.0, 1.9, 0.1]}
+    assert "one through after the other" in cause_of(queue, one, 2.1).explanation
+
+
 def test_a_pool_of_threads_is_not_called_a_lock():
     one_by_one = {"requests": 10, "peak": 1, "levels": [0.0, 2.0]}
     cause = cause_of([], one_by_one, 2.1, "requests.get in gevent.threadpool.ThreadPool")

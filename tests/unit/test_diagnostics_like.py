@@ -406,6 +406,9 @@ SSL = [("/usr/lib/python3.11/ssl.py", 7, "do_handshake")]
         ("RecursionError", "depth", OWN, [], False),
         ("AttributeError", "no attribute", SSL, [], False),
         ("gevent.LoopExit", "blocks forever", OWN, [], False),
+        ("requests.ConnectionError", "no name", SSL, ["urllib3.MaxRetryError", "socket.gaierror"], True),
+        ("requests.ConnectionError", "[Errno 111] Connection refused", SSL, [], True),
+        ("requests.ReadTimeout", "timed out", SSL, ["TimeoutError"], False),
     ],
 )
 def test_error_that_the_probe_provokes_is_no_verdict(
@@ -419,6 +422,36 @@ def test_error_that_the_probe_provokes_is_no_verdict(
     case = Case(question, Observation(result, {}, facts), judgement)
     assert bool(no_verdict(case, "unexplained")) == provoked
     assert no_verdict(case, "patched-too-late") == ""
+
+
+@pytest.mark.parametrize(
+    ("refused", "served", "known"),
+    [
+        (["NO_SHARED_CIPHER"], {}, False),
+        (["UNSUPPORTED_PROTOCOL", "TLSV1_ALERT_UNKNOWN_CA"], {"1-0": {"requests": 0}}, False),
+        (["NO_SHARED_CIPHER"], {"1-0": {"requests": 1}}, True),  # another connection of it came through
+        (["TLSV1_ALERT_UNKNOWN_CA"], {}, True),
+        ([], {}, True),
+    ],
+)
+def test_handshake_that_no_client_of_the_kind_completes_is_no_verdict(
+    refused: list[str], served: Any, known: bool
+) -> None:
+    error = {"class": "ssl.SSLError", "text": "EOF", "stack": SSL, "chain": []}
+    result = {"rounds": [{"first": [error]}], "parked": [], "held": []}
+    seen = Observation(result, {}, {"patched": {}}, served, refused)
+    case = Case(Question(Target(app="app:fetch")), seen, Judgement("error", 0.1, 0.2, 0.0, 0.0, 0.0))
+    assert (no_verdict(case, "unexplained") == "") == known
+
+
+@pytest.mark.parametrize(("name", "known"), [("requests.ReadTimeout", False), ("RecursionError", True)])
+def test_what_times_out_at_the_delay_alone_is_no_verdict(name: str, known: bool) -> None:
+    error = {"class": name, "text": "it failed", "stack": SSL, "chain": []}
+    result = {"rounds": [{"first": [error]}], "parked": [], "held": [], "impatient": 0.2}
+    seen = Observation(result, {}, {"patched": {}}, {"1-0": {"requests": 1}})
+    case = Case(Question(Target(app="app:fetch")), seen, Judgement("error", 0.1, 0.2, 0.0, 0.0, 0.0))
+    assert (no_verdict(case, "unexplained") == "") == known
+    assert no_verdict(case, "own-lock") == ""
 
 
 def test_place_of_a_pool_is_where_it_was_made_and_of_several_none_is_guessed(tmp_path: Path) -> None:

@@ -28,11 +28,13 @@ def collect():
     places.command()
     places.look_at_cells()
     written = sorted(places.sources, key=_number)
+    packer = frames.start_code()
     return dict(
         seen,
         sources=places.sources,
         own_files=written + seen["own_files"],
-        roots=written[:1] + _roots(),
+        roots=written[:1] + _roots(bool(packer)),
+        start_code=packer,
         runs_modules=_runs_modules(),
         xdist_worker=_is_xdist_worker(),
         descriptors=limits[0],
@@ -47,21 +49,26 @@ def refreshed(facts):
     return dict(facts, **https_inspection.changing())
 
 
-def _roots():
-    # type: () -> List[str]
+def _roots(is_packed):
+    # type: (bool) -> List[str]
     """Return the user's files that are loaded by other code than the user's: where the application starts.
 
-    They are in the order in which they started.
+    They are in the order in which they started. An application that is packed is itself a package: what the
+    packer's code loads is where it starts.
     """
     main = sys.modules.get("__main__")
     package = getattr(getattr(main, "__spec__", None), "parent", None) or ""
     found = []
+    packed = ""  # the package that the packer's code loads first
     for number, name in enumerate(list(sys.modules)):
         path = https_inspection.file_of(name)
         spots = record.importers.get(name)
         if not path or (spots and spots[0]) or name in _CUSTOMIZE:
             continue
-        if frames.kind_of_file(path) == "user":
+        whose = frames.kind_of_file(path)
+        if is_packed and whose == "package" and spots and not spots[1]:
+            packed = packed or name.partition(".")[0]
+        if whose == "user" or (packed and packed == name.partition(".")[0] and spots and not spots[1]):
             # `python -m package.module` loads the package first.
             before = spots[2] if spots else number
             if package and (package + ".").startswith(name + "."):
@@ -69,7 +76,8 @@ def _roots():
             found.append((-2 if name == "__main__" and not package else before, frames.absolute(path)))
     files = [path for _, path in sorted(found)]
     # A launcher that runs it as `__main__` has been put out of the modules.
-    return ([record.main] if record.main and record.main not in files else []) + files
+    launched = [record.main] if record.main and record.main not in files else []
+    return files + launched if packed else launched + files
 
 
 def _number(name):

@@ -117,14 +117,29 @@ def is_module(code):
 def main_file(frame):
     # type: (Optional[FrameType]) -> str
     """Return the file of the user's that runs as ``__main__`` around ``frame``, the outermost; "" if none
-    does."""
-    found = ""
+    does.
+
+    In a packed program it may be a package's.
+    """
+    found = packed = ""
     while frame is not None:
-        is_main = is_module(frame.f_code) and frame.f_globals.get("__name__") == "__main__"
-        if is_main and kind(frame.f_code) == "user":
-            found = absolute(frame.f_code.co_filename)
+        if is_module(frame.f_code) and frame.f_globals.get("__name__") == "__main__":
+            file, whose = absolute(frame.f_code.co_filename), kind(frame.f_code)
+            if whose == "user":
+                found = file
+            elif whose == "package":
+                packed = file
+            elif https_inspection.is_start_code(file):
+                found = found or packed
         frame = frame.f_back
     return found
+
+
+def start_code():
+    # type: () -> List[str]
+    """Return the files of a packer that have run, as far as a stack had them; [] if nothing is packed."""
+    files = [absolute(name) for name in list(_kinds) if not name.startswith("<")]
+    return sorted(file for file in files if https_inspection.is_start_code(file))
 
 
 def module_level(frame):

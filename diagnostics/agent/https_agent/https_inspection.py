@@ -127,6 +127,9 @@ def kind_of_file(name):
     if _is_at_work(path):
         return "user"
     parts = _parts(path)
+    # A script of a package that was packed, too, only calls what is in the pack.
+    if is_start_code(path) or (parts[-2:-1] == ["bin"] and set(parts[-3:-2]) & set(_PACKAGE_FOLDERS)):
+        return "library"
     if any(each in _PACKAGE_FOLDERS or each.endswith(_PACKED) for each in parts[:-1]):
         return "gevent" if "gevent" in parts or "greenlet" in parts else "package"
     if path.startswith(_LIBRARY + os.sep):
@@ -134,6 +137,32 @@ def kind_of_file(name):
     if path.startswith(os.path.join(sys.prefix, "bin") + os.sep):
         return "package"  # a console script: it only calls what is installed
     return "user"
+
+
+def is_start_code(path):
+    # type: (str) -> bool
+    """Return whether the file is a packer's (pex, shiv): it starts the program that is packed with it."""
+    parts, (folder, name) = _parts(path), os.path.split(path)
+    if "/.bootstrap/pex/" in "/".join(parts):
+        return True
+    if name in ("__main__.py", "pex") and os.path.isfile(os.path.join(folder, "PEX-INFO")):
+        return True
+    archive = os.path.dirname(folder) if parts[-2:-1] == ["_bootstrap"] else folder
+    return (archive != folder or name == "__main__.py") and os.path.isfile(archive) and _is_shiv(archive)
+
+
+def _is_shiv(archive):
+    # type: (str) -> bool
+    """Return whether shiv made ``archive``."""
+    import zipimport  # it has no code of Python's library that could be imported too early
+
+    try:
+        opened = zipimport.zipimporter(archive)
+        for member in ("environment.json", os.path.join("_bootstrap", "environment.py")):
+            opened.get_data(os.path.join(archive, member))
+    except (ImportError, IOError, OSError):
+        return False
+    return True
 
 
 def _parts(path):

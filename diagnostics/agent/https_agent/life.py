@@ -151,23 +151,9 @@ class Agent(object):
 
         def report(result, kind="measured"):
             # type: (Dict[str, Any], str) -> None
-            result["foreign"] = foreign
-            result["unlike"] = self._unlike
-            result["unseen"] = unseen
-            result["importing"] = self._importing
-            result["off_sockets"] = self.record.off_sockets
-            result["made"] = self._made
-            result["prefixes"] = self._prefixes
-            result["clients"] = self._clients
-            if self._sharing is not None:
-                result["sharing"] = vars(self._sharing)
-            result["applied"] = sorted(set(remedies.applied))
-            # Include what the first fetch changed in the process: it may have patched.
-            now = facts.refreshed(before)
-            seen = self.record.seen()
-            told = {"argv": _argv(), "left": self._left, "connected": tried}
-            self.tell(kind, result=result, seen=seen, facts=now, **told)
+            self._report(result, before, tried, kind, foreign=foreign, unseen=unseen)
 
+        trust.leave_out_proxies(spec)
         try:
             measured = self._running = probe.Probe(how, spec)
             clocks.compare(sampler._sleep)
@@ -197,6 +183,25 @@ class Agent(object):
             report(result)
         except fetchers.Unusable as error:
             self.failed("probe", str(error))
+
+    def _report(self, result, before, tried, kind="measured", **more):
+        # type: (Dict[str, Any], Dict[str, Any], bool, str, **Any) -> None
+        """Report a result; ``before``: the facts from before it, ``tried``: the program has tried HTTPS."""
+        result.update(more)
+        result["unlike"] = self._unlike
+        result["importing"] = self._importing
+        result["off_sockets"] = self.record.off_sockets
+        result["made"] = self._made
+        result["prefixes"] = self._prefixes
+        result["clients"] = self._clients
+        if self._sharing is not None:
+            result["sharing"] = vars(self._sharing)
+        result["applied"] = sorted(set(remedies.applied))
+        # Include what the first fetch changed in the process: it may have patched.
+        now = facts.refreshed(before)
+        seen = self.record.seen()
+        told = {"argv": _argv(), "left": self._left, "connected": tried}
+        self.tell(kind, result=result, seen=seen, facts=now, **told)
 
     def _early_context(self):
         # type: () -> Optional[Tuple[Fetch, Dict[str, str]]]
@@ -590,6 +595,7 @@ class Agent(object):
             fetch = found
             if connecting is not None:
                 self._observe(connecting)
+                guard()
                 if looks and not self._has_come_to_known(connecting):
                     return
                 fetch = self._fetch_like(connecting, options) or found
@@ -604,7 +610,20 @@ class Agent(object):
         if connecting is not None:
             # From now on: the probe's greenlet is not the next to run.
             self._arrivals = arrivals.Arrivals(self._pause, stopped, frame, self.spec["limit"])
+            guard = self._guard()
         self._pause.during(measure, stops=frame is not None)
+
+    def _guard(self):
+        # type: () -> Callable[[], None]
+        """Return what ends a watch that reports where the program blocks the hub while it is observed."""
+        recorder.look()
+        before = facts.collect()
+
+        def report(result):
+            # type: (Dict[str, Any]) -> None
+            self._report(result, before, True, foreign=[], unseen=False)
+
+        return probe.Probe(lambda url: None, self.spec).guard(report)
 
     def _remembered(self, options):
         # type: (Dict[str, Any]) -> Optional[Tuple[Fetch, str]]

@@ -1,5 +1,6 @@
 """Measure N simultaneous fetches at two delays, what holds the hub, and where greenlets wait."""
 
+import re
 import sys
 
 from . import frames, places, sampler
@@ -25,6 +26,8 @@ _MOSTLY = 0.8
 _WAITS = 0.5  # seconds without a connection after which the first request is said to wait for the program
 _WORKS = 5.0  # seconds after which a function that serves, or only sleeps, is taken for no fetch
 _OVERLAP = 1.5  # delays that all requests take at most where they did not wait for each other
+_LEAST_DELAY = 0.05  # a shorter one cannot be told from what requests cost
+_TIMEOUT = re.compile("timeout|timed.?out", re.IGNORECASE)
 _STUCK = 5.0  # seconds without the hub, beyond the time that all requests take one by one
 
 
@@ -105,7 +108,7 @@ class Probe(object):
         self._looking = True
         gevent.spawn(self._look)
         try:
-            for number, (count, delay) in enumerate(self._plan(rounds)):
+            for number, (count, delay) in enumerate(self._plan(result)):
                 if patience.is_over(clock(), watch.starved):
                     break
                 rounds.append(self._round("%s-%d" % (spec["run"], number), count, delay, wait))
@@ -119,11 +122,63 @@ class Probe(object):
             self._thread.close()
         return self._complete(result, watch, None)
 
-    def _plan(self, rounds):
-        # type: (List[Dict[str, Any]]) -> Any
+    def guard(self, told):
+        # type: (Callable[[Dict[str, Any]], None]) -> Callable[[], None]
+        """Return what ends a watch over the hub; ``told`` gets a result where it does not run meanwhile.
+
+        The program goes on in it: a lock that is none of gevent's may block its thread for good.
+        """
+        watch = sampler.Sampler(self._gevent.get_hub())
+        self._thread = sampler.Spent()
+        self._began = clock()
+
+        def tick():
+            # type: () -> None
+            held = clock() - watch.stamp - (watch.starved - watch.starved_then)
+            if not watch.over and held >= self._spec["limit"]:
+                watch.over = True
+                result = {"rounds": [], "name": None, "waited": False}  # type: Dict[str, Any]
+                told(self._complete(result, watch, "nothing more came within %.0f s" % held))
+
+        def end():
+            # type: () -> None
+            watch.stop()
+            self._thread.close()
+
+        watch.on_tick = tick
+        watch.start()
+        return end
+
+    def _plan(self, result):
+        # type: (Dict[str, Any]) -> Any
         """Yield the rounds: a warm-up, then N at no delay and N at the delay, repeated while unclear."""
-        count, delay = self._spec["requests"], self._spec["delay"]
+        rounds = result["rounds"]
         yield 1, 0.0
+        for each in self._pairs(rounds):
+            yield each
+        # The program may give a request up sooner than the server answers it.
+        if self._spec["fixed"] or rounds[-2]["errors"] or not _timed_out(rounds[-1]):
+            return
+        # One of them alone shows that: those at once may wait for each other.
+        delay = self._spec["delay"]
+        while delay >= _LEAST_DELAY:
+            yield 1, delay
+            alone = rounds.pop()
+            if not _timed_out(alone):
+                break
+            result["impatient"] = self._spec["delay"]
+            delay = min(delay, alone["wall"]) / 2
+        if "impatient" not in result or delay < _LEAST_DELAY or alone["errors"]:
+            return
+        self._spec["delay"] = result["delay"] = round(delay, 3)
+        del rounds[1:]
+        for each in self._pairs(rounds):
+            yield each
+
+    def _pairs(self, rounds):
+        # type: (List[Dict[str, Any]]) -> Any
+        """Yield N at no delay and N at the delay, repeated while it is unclear what they show."""
+        count, delay = self._spec["requests"], self._spec["delay"]
         if self._spec["fixed"]:
             yield 1, 0.0
             yield 1, 0.0
@@ -268,6 +323,13 @@ class Probe(object):
             ],
         )
         return result
+
+
+def _timed_out(told):
+    # type: (Dict[str, Any]) -> bool
+    """Return whether requests of a round failed, and all that are known did for a time that was over."""
+    names = [" ".join([each["class"]] + each["chain"]) + " " + each["text"] for each in told["first"]]
+    return bool(names) and all(_TIMEOUT.search(each) for each in names)
 
 
 def _is_at_rest(stack):

@@ -4,6 +4,8 @@ A variable that names a file of CA certificates would do that for the applicatio
 requests takes it before what the session verifies with.
 """
 
+import os
+
 from . import like, wrapping
 
 TYPE_CHECKING = False
@@ -12,6 +14,8 @@ if TYPE_CHECKING:
     from typing import Any, Dict
 
     from .recorder import Record
+
+_NO_PROXY = ("no_proxy", "NO_PROXY")
 
 
 def prepare(spec, record):
@@ -37,3 +41,15 @@ def prepare(spec, record):
         wrapping.replace(adapter, "cert_verify", replacement)
 
     record.besides["requests.adapters"] = change
+
+
+def leave_out_proxies(spec):
+    # type: (Dict[str, Any]) -> None
+    """Have none used for the probe's server, also where the program has set these variables itself."""
+    if spec["fixed"]:
+        return
+    for name in _NO_PROXY:
+        # Hardly anything heeds both: what is only in the other must stay.
+        theirs = os.environ.get(name) or next(filter(None, map(os.environ.get, _NO_PROXY)), "")
+        if theirs.strip() != "*":
+            os.environ[name] = ",".join([each for each in (theirs, "localhost,::1") if each])

@@ -27,7 +27,8 @@ HANG = {
 COVERED = {
     # client_for_each/thread and /context, client_of_one_host/adapter, holds_a_client/argument and /asleep,
     # holds_what_the_probe_needs/login, session_of_another_shape/answer,
-    # context_for_several_connections/set once, handlers_of_botocore/none and /after-call
+    # context_for_several_connections/set once, handlers_of_botocore/none and /after-call,
+    # refuses_the_probe
     "": {
         "adapters_of_an_idle_program/wide",
         "client_for_each/manager",

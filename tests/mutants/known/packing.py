@@ -7,6 +7,7 @@ from known.mutant import Mutant
 __all__ = ["KNOWN"]
 
 PACKED = "tests/diagnostics/test_packed.py::"
+PROGRAMS = "tests/diagnostics/test_packed_programs.py::"
 COPY = "tests/diagnostics/test_inspection_file.py::"
 
 KNOWN = (
@@ -17,6 +18,22 @@ KNOWN = (
         "_is_at_work(path)",
         "False",
         (f"{COPY}test_work_inside_of_a_package_is_the_users",),
+    ),
+    Mutant(
+        "the start code of a packer is the user's",
+        "the cause of a program of pex or shiv is in the code of these, where no gevent can be imported",
+        "kind_of_file",
+        "is_start_code(path)",
+        "False",
+        (f"{PROGRAMS}test_cause_and_remedy_are_in_the_packed_package",),
+    ),
+    Mutant(
+        "a packed program is started with gevent from outside of the pack",
+        "a remedy that is measured fails wherever gevent is not installed beside the packed program",
+        "starts",
+        "case.packed",
+        "False",
+        (f"{PROGRAMS}test_gevent_from_outside_of_the_pack_is_no_remedy",),
     ),
     Mutant(
         "places inside of an installed package are named from another folder",
