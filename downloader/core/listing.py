@@ -61,6 +61,8 @@ class _Usual(msgspec.Struct, frozen=True):
     NextFile: str | None = None
 
 
+_KEYS = _Usual.__struct_fields__
+_KEYS_IN_JSON = tuple(f'"{key}"'.encode() for key in _KEYS)
 _decode_usual = msgspec.json.Decoder(_Usual).decode
 
 
@@ -69,21 +71,35 @@ def parse_listing(body: bytes | bytearray, where: str, *, first: bool = True) ->
 
     ``first``: it is the first page, so the server may be none that has pages.
     """
+    hint = f"; {NO_SERVER}" if first else ""
+    if any(body.count(key) > 1 for key in _KEYS_IN_JSON):
+        return _parse_unusual(body, where, hint)
     try:
         # Decodes and checks the types in one step.
         page = _decode_usual(body)
     except UNDECODABLE:
-        return _parse_unusual(body, where, f"; {NO_SERVER}" if first else "")
+        return _parse_unusual(body, where, hint)
     return Listing(page.FileNames, page.NextMarker or page.NextFile or "")
 
 
 def _parse_unusual(body: bytes | bytearray, where: str, hint: str) -> Listing:
     """Parse a page with the standard library, or raise SourceError that says what is wrong with it.
 
-    msgspec rejects a whole page for one name with a lone surrogate; the standard library does not.
+    msgspec rejects a whole page for one name with a lone surrogate; the standard library does not. And
+    each takes the last value of a key that is there twice: what is in the other one would not be fetched.
     """
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            names = [name for name, _ in pairs]
+            for key in _KEYS:
+                if names.count(key) > 1:
+                    raise SourceError(f'{where} has "{key}" twice')
+        return found
+
     try:
-        page: Any = json.loads(body)
+        page: Any = json.loads(body, object_pairs_hook=once)
     except UNDECODABLE as error:
         if what := _other_form(body):
             why = f"it is {what}, which is not read as a listing; {_A_LIST}"

@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -380,6 +381,34 @@ def test_lines_with_more_than_a_url_are_one_failure_each(run_downloader: Run, tm
     for number, what in ((2, "another URL"), (3, "a tab"), (6, "a line end (CR)")):
         assert f"line {number} has {what} behind the URL" in found[f"line {number}"][1]
     assert sorted(stored(tmp_path / "d")) == ["4", "5", "seven of seven"]
+
+
+def test_credentials_behind_a_url_are_nowhere(run_downloader: Run, tmp_path: Path) -> None:
+    """Lines of pasted commands, and fields behind a URL: not in a name, a message or the journal."""
+    secret = "Pa55w0rdXq7Zt9"
+    behind = [
+        *(f"Authorization: Bearer {secret}", f"Cookie: x={secret}", f"X-Auth-Token: {secret}"),
+        *(f'-H "Authorization: {secret}"', f"--password {secret}", f"--http-password={secret}"),
+        *(f"--user u:{secret}", f"-u u:{secret}"),
+    ]
+    with Server(default=status(404)) as server:
+        u = server.url
+        lines = [f"{u}/a {each}" for each in behind] + [f'{u}/a,{{"Authorization":"Bearer {secret}"}}']
+        lines += [f"curl -u u:{secret} {u}/a", f"curl '{u}/a' -b 'name={secret}'", f"TOKEN {secret}"]
+        lines += [f"wget --password {secret} {u}/a", f"machine x login u password {secret}"]
+        lines += [f"{u}/Star Wars: a new -u cookie", f"{u}/the user--password: none"]
+        (tmp_path / "l.txt").write_text("\n".join(lines))
+        argv = (tmp_path / "l.txt", "-o", tmp_path / "d", *ONE, "--failures", tmp_path / "f", "-v")
+        done = run_downloader(*argv)
+    assert Counter(code for code, _ in failures_of(tmp_path / "f").values()) == {
+        "bad-url": len(lines) - 2,
+        "http-404": 2,
+    }
+    assert secret not in done.stdout + done.stderr
+    for path in (tmp_path / "d").rglob("*"):
+        assert secret not in path.name
+        assert not path.is_file() or secret.encode() not in path.read_bytes(), path
+    assert secret not in (tmp_path / "f").read_text()
 
 
 def test_lines_that_are_too_long_or_have_what_nobody_sees(run_downloader: Run, tmp_path: Path) -> None:

@@ -46,7 +46,6 @@ def test_page_is_parsed_as_by_json(
         (b'{"FileNames": ["a"], "NextMarker": "", "NextFile": "b"}', ["a"], "b"),
         (b'{"FileNames": ["a"], "NextMarker": null}', ["a"], ""),
         (b'{"FileNames": ["a"], "NextMarker": 0}', ["a"], ""),
-        (b'{"FileNames": ["a"], "FileNames": ["b"]}', ["b"], ""),
         (b'{"FileNames": ["\\ud800"]}', ["\ud800"], ""),
         (b'\xef\xbb\xbf{"FileNames": ["a"]}', ["a"], ""),
         ('{"FileNames": ["é"]}'.encode("utf-16"), ["é"], ""),
@@ -78,6 +77,8 @@ def test_valid_pages(body: bytes, names: list[str], marker: str) -> None:
         (b'{"FileNames": ["a", 7]}', "not a string"),
         (b'{"FileNames": ["a", null]}', "not a string"),
         (b'{"FileNames": [], "NextMarker": 7}', "a marker that is not a string"),
+        (b'{"FileNames": ["a"], "FileNames": ["b"]}', '"FileNames" twice'),
+        (b'{"FileNames": ["a"], "NextMarker": "b", "NextMarker": null}', '"NextMarker" twice'),
         (b'{"FileNames": [], "NextMarker": "\\udfff"}', "not valid Unicode"),
     ],
 )
@@ -99,3 +100,8 @@ def test_refused_pages(body: bytes, what: str) -> None:
 )
 def test_marker_is_appended_to_an_existing_query(first: str, marker: str, url: str) -> None:
     assert page_url(first, marker) == url
+
+
+def test_names_and_values_that_are_called_like_keys_are_ordinary() -> None:
+    body = b'{"FileNames": ["FileNames", "NextMarker"], "x": {"NextFile": 1}, "NextMarker": "NextFile"}'
+    assert parse_listing(body, "page") == Listing(["FileNames", "NextMarker"], "NextFile")

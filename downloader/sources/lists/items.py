@@ -61,6 +61,13 @@ _UNSENDABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]"
 _MORE_THAN_A_URL: Final = re.compile(
     rf"(?<=[^ \t{INVISIBLE}])[ \t{INVISIBLE}]+(#|https?://)|([\t\r])", re.IGNORECASE
 ).search
+# Names of files have blanks and colons, but nobody's name is such a field or option: what it says would get
+# into the name, the report and the journal.
+_CREDENTIALS: Final = re.compile(
+    r"[ ,]\W*(?:(?:proxy-)?authorization|cookie|x-[a-z0-9-]*(?:token|key|secret|auth)[a-z0-9-]*)[\"']?\s*:"
+    r"| --(?:[a-z]+-)*(?:password|passwd|user)[ =]| -u +\S+:",
+    re.IGNORECASE,
+).search
 _MORE: Final = {"#": "a comment", "\t": "a tab", "\r": "a line end (CR)"}
 _BLANKS: Final = " \t\n\r\f\v"  # what lines of text are stripped of, too
 _BLANKS_ARE_KEPT: Final = 5  # from these rules for names on
@@ -429,6 +436,12 @@ def _shown(text: str) -> str:
     return shown(redact_url(redact(text)))
 
 
+def _first_word(line: str) -> str:
+    """Return how ``line`` begins, for a message: it may be a command, whose options are not known."""
+    word, *more = line.split(None, 1)
+    return _shown(word) + (" …" if more else "")
+
+
 def _as_text(value: Any) -> str:
     if type(value) is str:
         return value.strip(_BLANKS) if value[:1] <= " " or value[-1:] <= " " else value
@@ -482,7 +495,13 @@ def _check_one_url(line: str) -> None:
         raise _Fault(
             "bad-url",
             f" has {what} behind the URL, and a line is one URL (a comment has a line of its own; "
-            f"--list-format tsv reads a table): {_shown(line)}" + (f"; it {seen}" if seen else ""),
+            f"--list-format tsv reads a table): {_first_word(line)}" + (f"; it {seen}" if seen else ""),
+        )
+    if _CREDENTIALS(line):
+        raise _Fault(
+            "bad-url",
+            " has credentials behind the URL, and a line is one URL (-H gives header fields for all, "
+            f"--header-column for each, --auth-file logins): {_first_word(line)}",
         )
 
 
@@ -498,4 +517,4 @@ def _check_url(url: str) -> None:
         raise _Fault("bad-url", f" is not an http(s) URL, it {what}; remove that: {_shown(url)}")
     if _UNSENDABLE(url):
         raise _Fault("bad-url", f" has a URL with a character that cannot be sent: {_shown(url)}")
-    raise _Fault("bad-url", f" is not an http(s) URL: {_shown(url)}")
+    raise _Fault("bad-url", f" is not an http(s) URL: {_first_word(url)}")
