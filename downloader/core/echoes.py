@@ -65,6 +65,7 @@ _PARAMETER: Final = re.compile(r"[?&;#]([^=&;#?]{1,64})=([^&#]+)").finditer
 _LAST_GROUP: Final = "(?:[A-Za-z0-9+/_-]{2}[A-Za-z0-9+_-]{0,2}={0,2})?"  # hardly anything of what follows
 _ESCAPED: Final = re.compile(r"\\(?:(/)|u([0-9a-fA-F]{4}))").sub
 _NULS: Final = re.compile(r"\x00|\\x00").sub
+_LONGEST_URL: Final = 8 << 10  # characters; servers take as many, RFC 9110 §4.1
 _ORIGIN: Final = re.compile(r"https?://[^/?#]*", re.I).match
 
 
@@ -239,7 +240,13 @@ class Echoes:
         return False
 
     def cut_url(self, at: str, url: str = "", headers: Headers = (), hops: Iterable[str] = ()) -> str:
-        """Return the URL ``at``, to which a server has redirected, without all that may be secret."""
+        """Return the URL ``at``, to which a server has redirected, without all that may be secret.
+
+        Of one that is long without a good reason, only its origin: to read it would hold up all others.
+        """
+        if len(at) > _LONGEST_URL:
+            origin = _ORIGIN(at)
+            return f"{self.cut_url(origin[0])}/{_CUT}" if origin and len(origin[0]) <= 1024 else _CUT
         # In this order: a part of a credential may look like the name of a parameter, whose value is cut.
         shown = redact_url(self.cut(at, url, headers, [hop for hop in hops if hop != at]))
         # Its own credentials, once more: they are where they should be, and hardly ever elsewhere.

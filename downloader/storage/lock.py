@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import glob
 import os
 import re
 import time
@@ -40,7 +41,13 @@ def lock(home: Directory) -> int:
         os.close(fd)
         raise DestinationError(f"{path} cannot be locked: {advice(error)}") from error
     if owner:
+        left = [] if is_alive(owner) else _holders(os.fstat(fd))
         os.close(fd)
+        if left:
+            raise InUse(
+                f"{home.path.parent} is in use by what a run has left that was killed (process "
+                f"{', '.join(left)}); end it, then run the same command again"
+            )
         raise InUse(
             f"{home.path.parent} is in use by another run (process {owner}); wait for it, or stop it"
         )
@@ -98,6 +105,16 @@ def _owner_of(status: os.stat_result) -> str:
             if kind == "FLOCK" and place.rpartition(":")[2] == str(status.st_ino):
                 return process
     return ""
+
+
+def _holders(status: os.stat_result) -> list[str]:
+    """Return the other processes of this user that have the file open, as far as the system says it."""
+    found = set()
+    for path in glob.iglob("/proc/[1-9]*/fd/*"):
+        with contextlib.suppress(OSError):  # it has ended, or is another user's
+            if os.path.samestat(os.stat(path), status):
+                found.add(path.split("/")[2])
+    return sorted(found - {str(os.getpid())}, key=int)
 
 
 def is_locked(home: Directory) -> bool:

@@ -58,12 +58,14 @@ def test_tables_are_made_from_results(tmp_path: Path) -> None:
     for name in SMALL.clients:
         runs = results.of("small", name)
         assert [run.round for run in runs] == [0, 1]
-        assert all(run.seconds and run.memory_mb for run in runs)
+        assert all(run.seconds for run in runs)
         assert f"{2 * FILES} right" in rows[f"`{name}`"]
         rates = sorted(FILES / run.seconds for run in runs if run.seconds)
         assert f"{figure(rates[0])}–{figure(rates[1])}" in rows[f"`{name}`"]
-    # One that takes less than a tick of the kernel's may have used none.
-    assert any(run.cpu_seconds for name in SMALL.clients for run in results.of("small", name))
+    # One that takes less than a tick of the kernel's may have used none, and one may end unseen.
+    every = [run for name in SMALL.clients for run in results.of("small", name)]
+    assert any(run.cpu_seconds for run in every)
+    assert any(run.memory_mb for run in every)
     kept = json.loads((tmp_path / "results.json").read_text())
     assert {"processor", "cores", "versions", "date"} <= set(kept["measured_on"])
 

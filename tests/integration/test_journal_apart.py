@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
+import signal
 import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Event
@@ -14,7 +17,9 @@ import pytest
 from harness import DevServer, Job, report_of, run_behind_mount, stored
 from servers import Request, Server, Step, Until, ok
 
-from downloader.errors import DestinationError
+from downloader.errors import DestinationError, InUse
+from downloader.files.directory import open_home
+from downloader.storage.lock import lock
 from downloader.storage.verify import HeldRoot
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -135,6 +140,32 @@ def test_two_journals_share_a_destination(run_downloader: Run, dev_server: Serve
     first = report_of(run_downloader(server.url, "-o", dest, "--journal", tmp_path / "j", "--json"))
     again = report_of(run_downloader(server.url, "-o", dest, "--journal", tmp_path / "k", "--json"))
     assert (first["stored"], again["stored"], again["skipped"], again["failed"]) == (200, 0, 200, 0)
+
+
+LEAVES = """
+import subprocess, sys
+from pathlib import Path
+from downloader.files.directory import open_home
+from downloader.storage.lock import lock
+
+held = lock(open_home(Path(sys.argv[1]), create=True))
+quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+print(subprocess.Popen(["sleep", "100"], pass_fds=[held], **quiet).pid)
+"""
+
+
+def test_what_a_killed_run_has_left_is_named(tmp_path: Path) -> None:
+    """The lock has the number of a process that is gone: to wait for that one would be in vain."""
+    home = tmp_path / "d" / ".downloader"
+    home.parent.mkdir()
+    left = subprocess.run([sys.executable, "-c", LEAVES, home], capture_output=True, text=True, check=True)
+    try:
+        with pytest.raises(
+            InUse, match=rf"has left that was killed \(process {left.stdout.strip()}\); end"
+        ):
+            lock(open_home(home))
+    finally:
+        os.kill(int(left.stdout), signal.SIGKILL)
 
 
 def test_runs_with_other_journals_do_not_share_a_destination_at_once(

@@ -563,3 +563,11 @@ def test_text_within_a_value_that_has_a_secret(value: str) -> None:
         assert redact_url(f"http://h/a?data={spelt}&y=2") == "http://h/a?data=***&y=2"
     ordinary = quote('{"page":"abc","note":"the token"}')
     assert redact_url(f"http://h/a?data={ordinary}") == f"http://h/a?data={ordinary}"
+
+
+@pytest.mark.parametrize("start", ["https://h.test", "https://user:Zx9abcdefs3cr3t@h.test:81", "/x"])
+def test_of_a_url_that_is_longer_than_servers_take_the_origin_is_left(start: str) -> None:
+    """To look for credentials in 32 kB of escapes takes a second, in which nothing else goes on."""
+    shown = Echoes(["Zx9abcdefs3cr3t"]).cut_url(f"{start}/token={'%3D %2F}' * 4000}")
+    assert shown in ("https://h.test/***", "https://***@h.test:81/***", "***")
+    assert len(Echoes([]).cut_url(f"{start}/{'a' * 8000}")) > 8000
