@@ -40,11 +40,11 @@ def test_requests_beyond_those_that_a_connection_is_granted(
 
 
 @pytest.mark.parametrize("run", range(3))
-@pytest.mark.parametrize(("connections", "files", "retries"), [(4, 81, 1), (4, 162, 1), (8, 160, 2)])
+@pytest.mark.parametrize(("connections", "files", "retries"), [(4, 81, 2), (4, 162, 2), (8, 160, 2)])
 def test_end_of_a_job_whose_connections_have_had_all_that_they_are_granted(
     connections: int, files: int, retries: int, run: int, tmp_path: Path
 ) -> None:
-    """The last file is refused on one after the other, unless they are left with the first."""
+    """The last file is refused on one after the other, unless they are left with the second."""
     answered: Counter[int] = Counter()
 
     def answer(request: Request) -> list[Step]:
@@ -113,4 +113,4 @@ def test_files_that_are_always_refused_cost_few_connections(lane: str, tmp_path:
         result = download("-", tmp_path / "d", *options, stdin=urls(server, 1000))
         opened = server.connections
     assert (result.exit, len(result.files), len(result.failures)) == (1, 950, 50)
-    assert opened <= 8 + 24
+    assert opened <= 8 + 50  # one for each such file, not for each of its attempts
