@@ -40,7 +40,7 @@ def test_requests_beyond_those_that_a_connection_is_granted(
 
 
 @pytest.mark.parametrize("run", range(3))
-@pytest.mark.parametrize(("connections", "files", "retries"), [(8, 160, 2), (8, 320, 2), (4, 162, 3)])
+@pytest.mark.parametrize(("connections", "files", "retries"), [(4, 162, 2), (4, 243, 2), (8, 160, 2)])
 def test_end_of_a_job_whose_connections_have_had_all_that_they_are_granted(
     connections: int, files: int, retries: int, run: int, tmp_path: Path
 ) -> None:
