@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from diagnostics.agent.https_agent.probe import timed_out
 from diagnostics.evidence import Case
 
 __all__ = ["is_provoked", "no_verdict"]
@@ -46,7 +47,6 @@ _ELSEWHERE = re.compile(
     r"(\w*\.)*(gaierror|NameResolutionError|ConnectionRefusedError)|Failed to resolve|getaddrinfo failed"
     r"|\[Errno (-[2-58]|101|111|113)\]"
 )
-_TIMEOUT = re.compile(r"timeout|timed.?out", re.IGNORECASE)
 # An executor's, where the probe runs at the end of a program.
 _ENDED = re.compile(r"cannot schedule new futures after (interpreter )?shutdown")
 # What is raised where a connection fails, or the interpreter itself.
@@ -107,7 +107,7 @@ def _of_the_server(case: Case, cause: str) -> str:
             "the handshake with the server of the probe failed, as it has no TLS version, suite or key that"
             f" the client takes ({', '.join(reasons)}): no verdict. Name a server that has: --url URL"
         )
-    if cause == "unexplained" and "impatient" in seen.result and all(map(_timed_out, case.errors)):
+    if cause == "unexplained" and "impatient" in seen.result and all(map(timed_out, case.errors)):
         return (
             "its requests time out where the server of the probe answers after"
             f" {seen.result['impatient']:g} s, and succeed where it does at once: no verdict. Give a"
@@ -119,10 +119,6 @@ def _of_the_server(case: Case, cause: str) -> str:
 def _is_elsewhere(error: dict[str, object]) -> bool:
     """Return whether no connection came about, for what has nothing to do with TLS."""
     return any(map(_ELSEWHERE.fullmatch, _names(error))) or bool(_ELSEWHERE.search(str(error["text"])))
-
-
-def _timed_out(error: dict[str, object]) -> bool:
-    return any(map(_TIMEOUT.search, [*_names(error), str(error["text"])]))
 
 
 def _names(error: dict[str, object]) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Final
 __all__ = ["RetryPolicy", "parse_retry_after"]
 
 _LONGEST: Final = 1e12  # seconds; longer values are as good as never
+_BLANKS: Final = " \t\r\n"
 _SECONDS: Final = re.compile(r"0*([0-9]+)").fullmatch
 # The three forms of HTTP-date (RFC 9110 §5.6.7), loosely: weekday first, hh:mm:ss somewhere.
 _DATE: Final = re.compile(
@@ -80,11 +81,10 @@ def parse_retry_after(value: str | None, now: float, date: str | None = None) ->
     """
     if value is None:
         return None
-    value = value.strip(" \t\r\n")
-    match = _SECONDS(value)
+    match = _SECONDS(value.strip(_BLANKS))
     if match:
         return min(float(match[1]), _LONGEST) if len(match[1]) <= 15 else _LONGEST
-    moment, sent = _moment(value), _moment(date.strip(" \t\r\n")) if date else None
+    moment, sent = _moment(value), _moment(date) if date else None
     if moment is None:
         return None
     # A date names a second, which may have just begun: it is over when the next one begins.
@@ -94,6 +94,7 @@ def parse_retry_after(value: str | None, now: float, date: str | None = None) ->
 
 def _moment(value: str) -> float | None:
     """Return the Unix time of an HTTP-date, None if it is invalid."""
+    value = value.strip(_BLANKS)
     if len(value) > 80 or not _DATE(value):
         return None
     # Imported where it is needed: the supervisor starts without it.

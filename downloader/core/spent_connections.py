@@ -5,8 +5,8 @@ servers count the requests of a connection. Requests that are refused there are 
 But a host that refuses most requests on all of its connections gains nothing by new ones.
 
 At the end of a job all connections may have had as many requests as they are granted. A file that is
-refused on one after the other would have no attempt left, so those that were not refused yet are left with
-the first.
+refused on one after the other would have no attempt left. So once two were refused after as many requests,
+idle ones that have had as many are left, too.
 """
 
 from __future__ import annotations

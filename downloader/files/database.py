@@ -33,6 +33,7 @@ __all__ = [
     "failure",
     "has_table",
     "remove",
+    "replace",
     "translated",
 ]
 
@@ -122,6 +123,13 @@ def has_table(connection: sqlite3.Connection, name: str) -> bool:
     """Return whether the table ``name`` is in the database of ``connection``."""
     query = "SELECT count(*) FROM sqlite_master WHERE name = ?"
     return bool(connection.execute(query, (name,)).fetchone()[0])
+
+
+def replace(database: Entry, new: Entry) -> None:
+    """Put ``new`` in the place of ``database``, whose log is not that of the new; nobody has one open."""
+    for suffix in BESIDE[1:]:
+        _beside(database, suffix).unlink(missing_ok=True)
+    new.rename(database.leaf)
 
 
 def remove(database: Entry) -> None:

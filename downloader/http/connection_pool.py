@@ -46,7 +46,7 @@ from downloader.core.spent_connections import Patience, RefusalRun
 from downloader.errors import FetchError
 from downloader.http.connecting import connect
 from downloader.http.dns import Resolver
-from downloader.http.exceptions import HandshakeCut, is_reset, is_tls_end, refusal
+from downloader.http.exceptions import HandshakeCut, is_reset, is_tls_end, refusal_of
 from downloader.http.name_lookup import NoAnswer
 from downloader.http.response import StrictResponse
 from downloader.process.private_parts import tls_object, tunnel_target
@@ -517,10 +517,7 @@ def system_poll(sock: Any) -> Any:
 
 def _refusal(response: Any) -> FetchError | None:
     """Return the failure that ``response`` means, None if it means none."""
-    status: int = response.status
-    if status < HTTPStatus.BAD_REQUEST:
-        return None
-    return refusal(status, response.headers.get("Retry-After"), response.headers.get("Date"))
+    return refusal_of(response) if response.status >= HTTPStatus.BAD_REQUEST else None
 
 
 def pool_classes(budget: ConnectionBudget) -> dict[str, type[HTTPConnectionPool]]:

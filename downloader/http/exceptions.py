@@ -16,6 +16,7 @@ import socket
 import ssl
 from collections.abc import Iterator
 from time import time
+from typing import Any
 
 import gevent
 import requests.exceptions as rq
@@ -116,6 +117,11 @@ def refusal(status: int, retry_after: str | None, date: str | None) -> FetchErro
     ``retry_after``, ``date``: the fields Retry-After and Date of the response.
     """
     return FetchError(f"http-{status}", "", parse_retry_after(retry_after, time(), date))
+
+
+def refusal_of(response: Any) -> FetchError:
+    """Return the failure that ``response`` of urllib3 means, whose status is 400 or above."""
+    return refusal(response.status, response.headers.get("Retry-After"), response.headers.get("Date"))
 
 
 def proxy_login_refused() -> FetchError:

@@ -34,7 +34,7 @@ from downloader.http.exceptions import (
     deadline_exceeded,
     is_stale,
     proxy_login_refused,
-    refusal,
+    refusal_of,
     translate,
 )
 from downloader.http.origin import Origin
@@ -496,8 +496,7 @@ def _check_whole(response: Any, length: int | None) -> None:
 def _refusal(response: Any) -> FetchError:
     status = response.status
     if status >= 400:
-        headers = response.headers
-        failed = refusal(status, headers.get("Retry-After"), headers.get("Date"))
+        failed = refusal_of(response)
         failed.turned_away = response.only_one and failed.refuses
         return failed
     if status in REDIRECTS:

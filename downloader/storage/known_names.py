@@ -39,7 +39,7 @@ from downloader.core.item_states import (
 from downloader.core.name_list import decode_names
 from downloader.core.naming import is_keyed
 from downloader.errors import ConfigError, SourceError
-from downloader.files.database import MOVE_AWAY, connect, has_table, translated
+from downloader.files.database import MOVE_AWAY, connect, has_table, replace, translated
 from downloader.files.database import remove as remove_database
 from downloader.files.directory import Directory
 from downloader.messages import Item
@@ -99,9 +99,7 @@ def write(home: Directory, journal: Journal) -> None:
         for entry in _published(journal):
             _add(database, *entry)
         database.execute("COMMIT")
-    for suffix in ("-wal", "-shm"):  # of the table that is being replaced
-        (home / f"{_NAME}{suffix}").unlink(missing_ok=True)
-    temporary.rename(_NAME)
+    replace(home / _NAME, temporary)
 
 
 def _tables(database: sqlite3.Connection) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from downloader.core.item_digests import Digest
 from downloader.core.item_states import ItemState
 from downloader.core.name_list import decode_names
 from downloader.errors import UNDECODABLE
-from downloader.files.database import MOVE_AWAY, connect, has_table, translated
+from downloader.files.database import MOVE_AWAY, connect, has_table, replace, translated
 from downloader.files.database import remove as remove_database
 from downloader.files.directory import Directory
 from downloader.storage.journal import BatchRow, Journal
@@ -191,9 +191,7 @@ def write(home: Directory, journal: Journal, *, keep: bool) -> None:
             database.execute("COMMIT")
     finally:
         known.close()
-    for suffix in ("-wal", "-shm"):  # of the table that is being replaced
-        (home / f"{_TABLE}{suffix}").unlink(missing_ok=True)
-    temporary.rename(_TABLE)
+    replace(table, temporary)
     remove(home)
 
 

@@ -343,19 +343,8 @@ def test_a_cookie_that_others_delete_before_each_attempt(tmp_path: Path) -> None
 
     with Server(default=answer) as server:
         urls = [f"{server.url}/page", *(f"{server.url}/{number}" for number in range(12))]
-        command = (
-            "--workers",
-            "1",
-            "--per-host",
-            "2",
-            "--retries",
-            "0",
-            "--lane",
-            "requests",
-            "--deadline",
-            "5s",
-        )
-        result = download("-", tmp_path / "d", *command, stdin="\n".join(urls))
+        options = ("--workers", "1", "--per-host", "2", "--retries", "0", "--lane", "requests")
+        result = download("-", tmp_path / "d", *options, "--deadline", "5s", stdin="\n".join(urls))
     assert (result.exit, result.codes) == (0, {}), result.stderr
     assert result.files["page"] == b"in"
     assert next(at) >= 6

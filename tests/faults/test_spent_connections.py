@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
@@ -19,19 +20,24 @@ def urls(server: Server, files: int) -> str:
     return "\n".join(f"{server.url}/f{n}" for n in range(files))
 
 
-@pytest.mark.parametrize("lane", LANES)
-@pytest.mark.parametrize("refusal", [status(503), status(429), status(500), status(503, "Retry-After: 0")])
-def test_requests_beyond_those_that_a_connection_is_granted(
-    refusal: list[Step], lane: str, tmp_path: Path
-) -> None:
-    """The server refuses all further ones, and keeps the connection open."""
+def granting_twenty(refusal: list[Step]) -> Callable[[Request], list[Step]]:
+    """Return what answers 20 requests of each connection, and refuses all further ones of it."""
     answered: Counter[int] = Counter()
 
     def answer(request: Request) -> list[Step]:
         answered[request.connection] += 1
         return ok(BODY) if answered[request.connection] <= 20 else refusal
 
-    with Server(default=answer) as server:
+    return answer
+
+
+@pytest.mark.parametrize("lane", LANES)
+@pytest.mark.parametrize("refusal", [status(503), status(429), status(500), status(503, "Retry-After: 0")])
+def test_requests_beyond_those_that_a_connection_is_granted(
+    refusal: list[Step], lane: str, tmp_path: Path
+) -> None:
+    """The server refuses all further ones, and keeps the connection open."""
+    with Server(default=granting_twenty(refusal)) as server:
         result = download("-", tmp_path / "d", *QUICK, "--lane", lane, stdin=urls(server, 1000))
         asked = len(server.requests)
     assert (result.exit, len(result.files)) == (0, 1000), result.codes
@@ -45,13 +51,7 @@ def test_end_of_a_job_whose_connections_have_had_all_that_they_are_granted(
     connections: int, files: int, retries: int, run: int, tmp_path: Path
 ) -> None:
     """The last file is refused on one after the other, unless they are left soon enough."""
-    answered: Counter[int] = Counter()
-
-    def answer(request: Request) -> list[Step]:
-        answered[request.connection] += 1
-        return ok(BODY) if answered[request.connection] <= 20 else status(503)
-
-    with Server(default=answer) as server:
+    with Server(default=granting_twenty(status(503))) as server:
         options = ("--connections", str(connections), "--retries", str(retries), "--lane", "requests")
         result = download("-", tmp_path / "d", *QUICK, *options, stdin=urls(server, files))
     assert (result.exit, len(result.files)) == (0, files), result.codes

@@ -325,11 +325,17 @@ class Probe(object):
         return result
 
 
+def timed_out(error):
+    # type: (Dict[str, Any]) -> bool
+    """Return whether a request failed with ``error`` for a time that was over."""
+    names = [str(error["class"])] + [str(each) for each in error.get("chain") or []]
+    return any(_TIMEOUT.search(each) for each in names + [str(error["text"])])
+
+
 def _timed_out(told):
     # type: (Dict[str, Any]) -> bool
     """Return whether requests of a round failed, and all that are known did for a time that was over."""
-    names = [" ".join([each["class"]] + each["chain"]) + " " + each["text"] for each in told["first"]]
-    return bool(names) and all(_TIMEOUT.search(each) for each in names)
+    return bool(told["first"]) and all(timed_out(each) for each in told["first"])
 
 
 def _is_at_rest(stack):

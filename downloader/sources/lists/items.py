@@ -438,7 +438,7 @@ def _shown(text: str) -> str:
 
 def _first_word(line: str) -> str:
     """Return how ``line`` begins, for a message: it may be a command, whose options are not known."""
-    word, *more = line.split(None, 1)
+    word, *more = line.split(None, 1) or [line]
     return _shown(word) + (" …" if more else "")
 
 

@@ -83,7 +83,7 @@ KNOWN = (
         "a date to wait for is compared with our clock",
         "a host whose clock is an hour ahead is paused for two minutes at each refusal",
         "parse_retry_after",
-        "_moment(date.strip(' \\t\\r\\n')) if date else None",
+        "_moment(date) if date else None",
         "None",
         (
             "tests/faults/test_failing_urls.py::"
