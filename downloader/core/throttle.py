@@ -3,9 +3,9 @@
 A server that has too much to do refuses what exceeds its capacity. Then the number of requests that succeed
 is that capacity: nothing is lost by sending no more. So where many first attempts fail, requests are paced
 at nine tenths of the rate of successes. If fewer fail then, the pace is kept, is raised slowly as long as
-few fail, ever faster while none does, and lowered at once when many do (as in TCP; the AWS SDKs pace
-requests so). If as many fail, it is not the rate: these files fail at any, and the pace is given up. Their
-share is remembered.
+few fail, and lowered at once when many do (as in TCP; the AWS SDKs pace requests so). Where none fails far
+below the rate that was too fast, it is raised ever faster. If as many fail, it is not the rate: these files
+fail at any, and the pace is given up. Their share is remembered.
 
 A refusal may come at once, and a file after seconds, or the reverse, and where all take long they come in
 waves. So a measurement lasts for twice as long as the slower of the two; else nearly all requests would
@@ -33,6 +33,7 @@ _BELOW: Final = 0.9
 _LESS: Final = 0.8  # of a pace that had helped, and is now too fast
 _RAISE: Final = 1.1
 _FASTEST_RAISE: Final = 2.0
+_FAR: Final = 0.5  # of the rate that was too fast; as long as the pace is below, it is raised ever faster
 _STEEPEST: Final = 4.0  # how much longer the gap becomes at once
 _SLOWEST: Final = 1.0  # requests a second
 _FORGET: Final = 0.125
@@ -117,7 +118,9 @@ class Throttle:
             self._lower(share, max(succeeding, _LESS / self.gap), 1)
         else:
             # Without any refusal the pace may be far too low: the host had a bad moment, or a quota spent.
-            self.raised = min(max(self.raised**2, _RAISE), _FASTEST_RAISE) if not share else _RAISE
+            self.raised = min(max(self.raised**2, _RAISE), _FASTEST_RAISE)
+            if share or self.raised > self.gap * self.unpaced * _FAR:
+                self.raised = _RAISE  # near what was too fast, as CUBIC does (RFC 9438)
             self.gap /= self.raised
             if self.gap * self.unpaced < 1:
                 self.gap, self.helps = 0.0, False

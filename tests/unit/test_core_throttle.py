@@ -152,3 +152,10 @@ def test_pace_rises_slowly_where_some_requests_are_refused() -> None:
     throttle = Throttle(gap=0.1, helps=True, unpaced=1000.0)
     run(lambda now: next(number) % 20 > 0, 20.0, throttle)
     assert 0.02 < throttle.gap < 0.1
+
+
+def test_pace_near_what_was_too_fast_rises_slowly() -> None:
+    """Raised at once beyond it, all begins anew: servers that work on so many at once refused most."""
+    throttle = Throttle(gap=1 / 300, helps=True, unpaced=500.0, refusal_takes=0.0)
+    run(lambda now: True, 1.0, throttle)
+    assert (1 / 500 < throttle.gap < 1 / 300, throttle.helps) == (True, True)

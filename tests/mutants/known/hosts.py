@@ -115,6 +115,14 @@ KNOWN = (
         ("tests/unit/test_core_throttle.py::test_pace_that_is_far_too_low_rises_ever_faster",),
     ),
     Mutant(
+        "pace raised at once beyond what was too fast",
+        "a server that works on twelve requests at once refuses three times as many, and connections stay",
+        "Throttle._judge",
+        "share or self.raised > self.gap * self.unpaced * _FAR",
+        "share",
+        ("tests/unit/test_core_throttle.py::test_pace_near_what_was_too_fast_rises_slowly",),
+    ),
+    Mutant(
         "connection used first that was refused last",
         "an ill machine of a balancer answers late, and is sent what it has refused until it fails",
         "PipelinedClient.idle",
