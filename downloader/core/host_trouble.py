@@ -38,6 +38,8 @@ _IN_A_ROW: Final = 16  # failed first attempts
 _MAX_IN_A_ROW: Final = 1000
 _CHANCE: Final = 1e-6  # of so many in a row from a host that is up
 _BEFORE: Final = 16  # successes that are assumed before the first failure, since they are not counted
+_AT_ODDS: Final = 0.01  # the same where few are left
+_MANY_BAD: Final = 0.2  # share of files that fail, from which on the last ones do so by themselves
 _RECOVERS: Final = 4.0  # seconds
 _UNREACHED_IN_A_ROW: Final = 4  # of a host that has answered before
 _UNREACHED_AT_FIRST: Final = (
@@ -122,9 +124,7 @@ class Trouble:
             self.throttle.was_refused(now, began)
         if not fresh:
             return False
-        if not self.streak:
-            self.streak_began = began
-        self.streak += 1
+        self._first_attempt_failed(began)
         if self.streak < _IN_A_ROW or self.streak < self._unlikely():
             return False
         if serves(self.streak_began):
@@ -133,6 +133,29 @@ class Trouble:
             return False
         self.throttle.discard(now)
         return True
+
+    def asks_to_wait(self, began: float, *, fresh: bool) -> bool:
+        """Record a failure that asks for a pause; return whether the host is to blame."""
+        if fresh:
+            self._first_attempt_failed(began)
+        return not self.given_up
+
+    def _first_attempt_failed(self, began: float) -> None:
+        if not self.streak:
+            self.streak_began = began
+        self.streak += 1
+
+    def outage_began(self, answered: float) -> float:
+        """Return since when the host, which last ``answered`` then, may be down, by few failures.
+
+        A host that has few files left has no first attempts that show it. Infinity if it is more likely
+        that some of its files always fail.
+        """
+        share = self.failures / (self.failures + self.successes + _BEFORE)
+        likely = share**self.streak > _AT_ODDS if self.streak else share > _MANY_BAD
+        if likely or not (self.streak or answered):
+            return math.inf
+        return self.streak_began if self.streak else answered
 
     def is_turned_away(self, began: float, *, answered: bool) -> bool:
         """Record that a connection was closed before anything had come for a request sent at ``began``.

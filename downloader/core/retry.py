@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Final
 
-__all__ = ["RetryPolicy", "parse_retry_after"]
+__all__ = ["LEAST_OF_PAUSE", "RetryPolicy", "parse_retry_after"]
+
+LEAST_OF_PAUSE: Final = 0.75
+"""The least of ``random`` for a pause of a host: together they are longer than a server's restart."""
 
 _LONGEST: Final = 1e12  # seconds; longer values are as good as never
 _BLANKS: Final = " \t\r\n"
@@ -43,6 +46,16 @@ class RetryPolicy:
     def allows(self, attempt: int, retryable: bool) -> bool:
         """Return whether another attempt is allowed after ``attempt`` (1 = the first) failed."""
         return retryable and attempt <= self.retries
+
+    @property
+    def shortest(self) -> float:
+        """Return the minimum of seconds from the second attempt at a file to the last one."""
+        return sum(self.delay(attempt, 0.0) for attempt in range(2, self.retries + 1))
+
+    @property
+    def outage(self) -> float:
+        """Return the minimum of seconds in which a host refuses everything until it is given up."""
+        return sum(self.delay(attempt, LEAST_OF_PAUSE) for attempt in range(1, self.retries + 2))
 
     def delay(self, attempt: int, random: float, retry_after: float | None = None) -> float:
         """Return the seconds to wait after failed attempt ``attempt`` (1 = the first).

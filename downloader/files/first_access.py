@@ -49,7 +49,7 @@ def begin_with_log(database: Entry) -> None:
     except FileNotFoundError:
         return
     try:
-        if not os.fstat(fd).st_size:
+        if _is_empty(fd):
             os.pwrite(fd, _empty_database(), 0)
             # A log is dropped whose database is empty: this has to be on the disk before that.
             os.fsync(fd)
@@ -74,9 +74,9 @@ def first_access(database: Entry, *, exclusive: bool = False) -> Iterator[None]:
         yield
         return
     fd = _descriptor(database)
-    empty = not os.fstat(fd).st_size  # of such a database no journal is played back
-    # A journal that is there by right, of a run that was killed while it made the database, is played back.
-    guarded = not empty and database.beside(f"{database.leaf}-journal").size() <= 0
+    # Of an empty database no journal is played back. One that is there by right, of a run that was killed
+    # while it made the database, is.
+    guarded = not _is_empty(fd) and database.beside(f"{database.leaf}-journal").size() <= 0
     if guarded:
         _lock(fd, fcntl.F_WRLCK, _RESERVED)
         if not exclusive:
@@ -87,6 +87,11 @@ def first_access(database: Entry, *, exclusive: bool = False) -> Iterator[None]:
             _descriptor(database.beside(f"{database.leaf}{suffix}"))
         for place in (_RESERVED, _SHARED):
             _lock(fd, fcntl.F_UNLCK, place)
+
+
+def _is_empty(fd: int) -> bool:
+    """Return whether SQLite takes the file for an empty database, as it does one of one byte."""
+    return os.fstat(fd).st_size <= 1
 
 
 def _descriptor(file: Entry) -> int:

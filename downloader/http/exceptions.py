@@ -57,7 +57,7 @@ _RESET = {errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED, errno.ESHUTDOWN, er
 # The second is for a name that exists and has no address. It is deprecated, and not in every system.
 _NO_NAME = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
 _PROXY_ADVICE = "; give its user and password in --proxy http://USER:PASSWORD@HOST:PORT, or correct them"
-_NO_TUNNEL = f"Tunnel connection failed: {PROXY_LOGIN}"
+_NO_TUNNEL = "Tunnel connection failed: "  # http.client's words before the status of a proxy
 _NAME_MISMATCH = {62, 64}  # of a host, of an IP address
 _NOT_IN_TIME = {9, 10}  # not yet, no longer
 _TOO_WEAK = {66, 67, 68}  # its key, the key of a CA, the digest that a CA has signed
@@ -227,7 +227,7 @@ def _name_does_not_exist(chain: list[BaseException]) -> bool:
 
 def _is_login_refused(chain: list[BaseException]) -> bool:
     """Return whether a proxy has refused a tunnel for its credentials, or for their lack."""
-    return any(_NO_TUNNEL in str(each) for each in chain)
+    return any(f"{_NO_TUNNEL}{PROXY_LOGIN}" in str(each) for each in chain)
 
 
 def _advice(chain: list[BaseException], code: str, cacert: str) -> str:
@@ -274,6 +274,8 @@ def _sentence(chain: list[BaseException], code: str) -> str:
             return f"{each.strerror}"
     for each in reversed(chain):
         text = str(each)
+        if text.startswith(_NO_TUNNEL):
+            return f"the proxy answered {text.removeprefix(_NO_TUNNEL)}"
         if text and not text.startswith("<"):
             return f"{type(each).__name__}: {text}"
     return code

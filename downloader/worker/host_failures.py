@@ -27,6 +27,7 @@ from downloader.config.options import LimitOptions
 from downloader.core.host import Host
 from downloader.core.host_trouble import Trouble
 from downloader.core.reached_hosts import ReachedHosts
+from downloader.core.retry import LEAST_OF_PAUSE
 from downloader.core.scheduler import VERDICT, Scheduler
 from downloader.errors import Blame, FetchError, failure_kind
 from downloader.http.session import HttpSession
@@ -119,14 +120,44 @@ class HostFailures:
         return failure
 
     def failed(
-        self, host: Host, error: FetchError, fresh: bool, began: float, excused: int = 0
+        self,
+        host: Host,
+        error: FetchError,
+        fresh: bool,
+        began: float,
+        excused: int = 0,
+        *,
+        last: bool = False,
     ) -> float | None:
         """Record that a request to ``host`` that began at ``began`` failed with ``error``.
 
-        ``fresh``: it was the first attempt at its file, beside those that were ``excused``. Returns None if
-        an attempt is charged to the file. Else it says nothing about the file, which is to wait for so many
-        seconds, and for the host.
+        ``fresh``: it was the first attempt at its file, beside those that were ``excused``; ``last``: the
+        last one. Returns None if an attempt is charged to the file. Else it says nothing about the file,
+        which is to wait for so many seconds, and for the host.
         """
+        wait = self._failed(host, error, fresh, began, excused)
+        return self._last_chance(host, error, excused) if wait is None and last else wait
+
+    def _last_chance(self, host: Host, error: FetchError, excused: int) -> float | None:
+        """Return in how many seconds a file has an attempt more that ``host`` refuses as all others.
+
+        None if the file is at fault. A server may take longer to start than all attempts at a file do, and
+        a host that has few files left does not pause as one does that many files show to be down.
+        """
+        trouble, policy = host.trouble, self._policy
+        refused = error.transient and failure_kind(error.code).blame is Blame.EITHER
+        if trouble is None or not refused or not policy.retries or excused >= _EXCUSES:
+            return None
+        began = trouble.outage_began(host.answered)
+        lasts, longest = monotonic() - began, policy.outage
+        if not policy.shortest <= lasts < longest or self._reached.answered_at(host.key) > began + _SPAN:
+            return None
+        return longest - lasts
+
+    def _failed(
+        self, host: Host, error: FetchError, fresh: bool, began: float, excused: int
+    ) -> float | None:
+        """Record a failure, as ``failed`` does, of an attempt that may be followed by others."""
         now, schedule = monotonic(), self._schedule
         if self.failure(host, now):
             return None  # what is known about it holds until then
@@ -142,7 +173,7 @@ class HostFailures:
         down = host.rounds > 0
         known, elsewhere = self._look_around(host, trouble, blame, began, now)
         if asked:
-            to_blame = not trouble.given_up
+            to_blame = trouble.asks_to_wait(began, fresh=fresh)
         else:
             # A 429 is about the host, whichever attempt it answers.
             to_blame = trouble.blames_host(
@@ -311,8 +342,7 @@ class HostFailures:
 
         ``request``: the error that asks for a pause. ``unreached``: this one could not be reached.
         """
-        # In the upper quarter: the pauses together are to be longer than a restart of the server takes.
-        pause = self._policy.delay(rounds, 0.75 + random() / 4)
+        pause = self._policy.delay(rounds, LEAST_OF_PAUSE + random() * (1 - LEAST_OF_PAUSE))
         if request is not None:
             pause = max(pause, self._policy.delay(rounds, random(), request.retry_after))
             if self._schedule.pause(host, now + pause):

@@ -78,6 +78,10 @@ class Retries:
             self._schedule.add_later(task, now + self._pause(spent, error.retry_after))
         return True
 
+    def is_last(self, task: FetchTask) -> bool:
+        """Return whether ``task`` has had all its attempts."""
+        return not self._policy.allows(task.attempts - task.extra, True)
+
     def lacked_cookie(self, task: FetchTask, error: FetchError) -> bool:
         """Return whether ``task`` was refused without a cookie, which it is to be requested with.
 

@@ -458,7 +458,9 @@ class Worker:
         elif self.retries.lacked_cookie(task, error) and not error.asks_to_wait:
             pass  # what it is refused for says nothing about the host
         elif (
-            wait := self.hosts.failed(host, error, fresh, began, task.excused)
+            wait := self.hosts.failed(
+                host, error, fresh, began, task.excused, last=self.retries.is_last(task)
+            )
         ) is not None and not task.item.mirrors:
             task.excused += 1
             self._uncharged(task, wait)

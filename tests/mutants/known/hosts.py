@@ -47,7 +47,7 @@ KNOWN = (
     Mutant(
         "connections kept on which everything is refused",
         "a server that serves 20 requests on a connection, and then refuses, pauses again and again",
-        "HostFailures.failed",
+        "HostFailures._failed",
         "rounds == 1 or not error.answered",
         "True",
         (f"{SPENT}test_requests_beyond_those_that_a_connection_is_granted",),
@@ -113,6 +113,16 @@ KNOWN = (
         "self.raised**2",
         "self.raised",
         ("tests/unit/test_core_throttle.py::test_pace_that_is_far_too_low_rises_ever_faster",),
+    ),
+    Mutant(
+        "last attempt at a file charged while its host refuses everything",
+        "hosts with few files lose all of them to a restart of 15 s",
+        "HostFailures.failed",
+        "self._last_chance(host, error, excused) if wait is None and last else wait",
+        "wait",
+        (
+            "tests/faults/test_outages.py::test_server_that_restarts_loses_no_file_of_hosts_that_have_few[503-80-20-0]",
+        ),
     ),
     Mutant(
         "pace raised at once beyond what was too fast",
@@ -319,7 +329,7 @@ KNOWN = (
     Mutant(
         "dead host tried again",
         "the end of a run waits a minute for each host that does not answer",
-        "HostFailures.failed",
+        "HostFailures._failed",
         "not known and error.unreachable",
         "False",
         (f"{NAMES}test_each_dead_host_fails_with_its_code_and_every_living_one_is_stored",),
@@ -351,7 +361,7 @@ KNOWN = (
     Mutant(
         "one attempt says that a host is dead",
         "one bad machine behind a name, or one cut handshake, and all files of the name fail unrequested",
-        "HostFailures.failed",
+        "HostFailures._failed",
         '(error.code == "dns" or not trouble.hardly_tried)',
         "True",
         ("tests/faults/test_hostile_tls.py::test_one_bad_machine_behind_a_name_costs_its_own_files_only",),
@@ -408,7 +418,7 @@ KNOWN = (
     Mutant(
         "files fail with the status of others",
         "where a host answers 503 for a while, its files end with a status that they did not get",
-        "HostFailures.failed",
+        "HostFailures._failed",
         "schedule.give_up(host)",
         "schedule.fail_host(host, error.code, error.detail, now)",
         (
