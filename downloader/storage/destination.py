@@ -38,7 +38,6 @@ from downloader.storage.ledger import read_merged
 from downloader.storage.left_ledgers import (
     WorkerLedgers,
     collect_ledgers,
-    count_left,
     left_ledgers,
     take_back,
     temporary_prefix,
@@ -46,8 +45,9 @@ from downloader.storage.left_ledgers import (
 from downloader.storage.lock import lock, lock_destination
 from downloader.storage.name_owners import settle_contested
 from downloader.storage.name_probes import folds_names, remove_probe
-from downloader.storage.places import check_mounted, clock_of, is_apart, leads_to, shown_output
+from downloader.storage.places import began_at, clock_of, is_apart, leads_to, shown_output
 from downloader.storage.reserved_names import Reserved, check_reserved, reserved_names
+from downloader.storage.stored_there import check_stored
 
 __all__ = ["Destination"]
 
@@ -72,6 +72,7 @@ class Destination:
         self._apart = is_apart(config)
         output = Path(config.local_output)
         self._root = self._journal_file = -1
+        self._made = False
         if not has_journal(config):
             self._check_new()
         with contextlib.ExitStack() as opened:
@@ -84,7 +85,7 @@ class Destination:
             opened.callback(os.close, self.lock_fd)
             if self._apart:
                 self._check_mounted()
-                make_directory("-o", output)
+                self._made = make_directory("-o", output)
             try:
                 self._open(opened)
             except (ConfigError, MissingHome):
@@ -126,7 +127,7 @@ class Destination:
         self.cut_off = bool(before and boot and before != boot)
         if self.cut_off:
             distrust(config.store, self.home)
-        agreement = JobAgreement(config, self.home, self.journal, self._now, self._check_begin)
+        agreement = JobAgreement(config, self.home, self.journal, self._now, self._began, self._check_begin)
         job, self.resumed = agreement.agree(cut_off=self.cut_off)
         self.job, self.name_key = agreement.agree_on_key(job)
         if has_shards(config):
@@ -165,7 +166,7 @@ class Destination:
             self._check_begin()
 
     def _check_mounted(self) -> None:
-        """Raise DestinationError where the files of the job are not there; see ``check_mounted``.
+        """Raise DestinationError where the files of the job are not there; see ``check_stored``.
 
         This is before anything is made in DEST: its time would change.
         """
@@ -175,14 +176,13 @@ class Destination:
         try:
             with contextlib.closing(Journal(self.home, read_only=True)) as journal:
                 job = journal.job()
-                stored = journal.tally(open_too=True).stored + count_left(self.home)
+                # Another DEST is refused later.
+                if job is not None and (
+                    os.path.lexists(config.local_output) or job.output == shown_output(config)
+                ):
+                    check_stored(config.local_output, job, self.home, journal)
         except (JournalError, OSError):
             return  # who opens it to write says why
-        if job is None or not stored:
-            return
-        # Another DEST is refused later.
-        if os.path.lexists(config.local_output) or job.output == shown_output(config):
-            check_mounted(config.local_output, job.began_ns, stored)
 
     def _check_engine(self) -> None:
         """Raise ConfigError if the job here has a plan, and no journal: what failed is in that."""
@@ -388,6 +388,12 @@ class Destination:
         if types != self.job.types:
             self.job = msgspec.structs.replace(self.job, types=types)
             self.journal.begin(self.job)
+
+    def _began(self) -> int:
+        """Return ``JobSpec.began_ns`` of a job that begins in this run."""
+        if not self._apart or self._config.slice:
+            return 0
+        return began_at(self._config.local_output, made=self._made)
 
     def _now(self) -> int:
         """Time when the lock was written, by the destination's own clock, which also stamps files."""

@@ -57,11 +57,16 @@ PLAN = "cluster"
 """The directory of the plan of a job over many machines, below the home."""
 
 
-def make_directory(option: str, root: Path) -> None:
-    """Create the directory ``root``, that ``option`` names, and check that it can be written."""
+def make_directory(option: str, root: Path) -> bool:
+    """Create the directory ``root``, that ``option`` names, and check that it can be written.
+
+    Return whether it was not there before.
+    """
+    is_new = not os.path.lexists(root)
     with _made(option, root, root):
         root.mkdir(parents=True, exist_ok=True)
         _check_writable(root)
+    return is_new
 
 
 def make_home(option: str, root: str) -> Directory:

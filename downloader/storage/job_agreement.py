@@ -29,8 +29,8 @@ def has_shards(config: Config) -> bool:
 class JobAgreement:
     """What a run of ``config`` and the job of ``journal`` must agree about.
 
-    ``now``: the time by the clock of DEST. ``check_begin``: raises ConfigError if DEST has what a job that
-    begins must not replace.
+    ``now``: the time by the clock of DEST. ``began``: ``JobSpec.began_ns`` of a job that begins.
+    ``check_begin``: raises ConfigError if DEST has what a job that begins must not replace.
     """
 
     def __init__(
@@ -39,12 +39,14 @@ class JobAgreement:
         home: Directory,
         journal: Journal,
         now: Callable[[], int],
+        began: Callable[[], int],
         check_begin: Callable[[], None],
     ) -> None:
         self._config = config
         self._home = home
         self._journal = journal
         self._now = now
+        self._began = began
         self._check_begin = check_begin
         self._apart = is_apart(config)
 
@@ -66,7 +68,7 @@ class JobAgreement:
             foreign_before_ns=self._foreign_before(),
             output=shown_output(config),
             kept=self._kept_columns(),
-            began_ns=self._now() if self._apart and not config.slice else 0,
+            began_ns=self._began(),
         )
         job = self._journal.job()
         if job is None:

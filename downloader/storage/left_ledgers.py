@@ -97,12 +97,6 @@ def left_ledgers(home: Directory) -> list[Entry]:
     return home.entries("ledger-[0-9]+")
 
 
-def count_left(home: Directory) -> int:
-    """Return how many files are stored by what workers have left. Raises JournalError."""
-    found = [read_merged(path) for path in left_ledgers(home)]
-    return sum(item_states.summed(packed)[0] for each in found for packed, _ in each.values())
-
-
 def collect_ledgers(home: Directory, journal: Journal, verify: Verify, undo: Undo | None) -> None:
     """Move the ledgers that the workers of a killed run have left into the journal."""
     for path in left_ledgers(home):

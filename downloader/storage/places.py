@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shlex
 import tempfile
+import time
+from collections.abc import Callable
 
 from downloader.config.options import OutputOptions
 from downloader.core.bucket_place import is_bucket, is_same_place
@@ -12,6 +14,7 @@ from downloader.errors import DestinationError
 from downloader.files.directory import HOME
 
 __all__ = [
+    "began_at",
     "check_mounted",
     "clock_of",
     "foreign_before",
@@ -25,13 +28,16 @@ __all__ = [
 _ENTRIES = 10_000  # of DEST that are looked at
 
 
-def check_mounted(output: str, began_ns: int, stored: int) -> None:
-    """Raise DestinationError if DEST is not there, or not that of a job which has ``stored`` so many files.
+def check_mounted(output: str, began_ns: int, stored: int, has_all: Callable[[], bool]) -> None:
+    """Raise DestinationError if DEST is not there, or not that of a job which has ``stored`` so many items.
 
-    One with fewer files, in which nothing was changed since the job began, at ``began_ns`` (0: that is not
-    known), is another directory: say, the place of a mount, whose disk is not mounted. One that was
-    emptied, copied, moved, or made anew has changed since, whatever device and inode it has. A bucket is
-    not looked at.
+    One that lacks files of the job, in which nothing was changed since the job began, at ``began_ns`` (0:
+    that is not known), is another directory: say, the place of a mount, whose disk is not mounted. One that
+    was emptied, copied, moved, or made anew has changed since, whatever device and inode it has. A bucket
+    is not looked at.
+
+    ``stored``: at least one item is, in DEST itself. ``has_all``: says whether DEST has all of them, where
+    it has fewer files than there are items: items may share one, or have none.
     """
     if is_bucket(output):
         return
@@ -45,8 +51,11 @@ def check_mounted(output: str, began_ns: int, stored: int) -> None:
         found = os.stat(output)
         if not began_ns or found.st_ctime_ns >= began_ns or not _is_as_before(output, began_ns, stored):
             return
-        state = "is empty" if is_empty(output) else "has none of its files"
-    except OSError:
+        # Of a clock that was set back nothing can be told: what was changed seems older than the job.
+        if time.time_ns() < began_ns or has_all():
+            return
+        state = "is empty" if is_empty(output) else "lacks files of this job"
+    except (DestinationError, OSError):
         return  # who opens it says why
     raise DestinationError(
         f"{output} {state}, and is as it was before this job began, so its files are elsewhere: mount "
@@ -97,6 +106,14 @@ def moved(recorded: str, output: str) -> str:
 def foreign_before(output: str) -> int:
     """Return ``core.ownership.Rules.foreign_before_ns`` of a job that begins now."""
     return 0 if is_empty(output) else clock_of(output)
+
+
+def began_at(output: str, *, made: bool) -> int:
+    """Return ``JobSpec.began_ns`` of a job that begins now; ``made``: this run has made ``output``.
+
+    Then it is not older than the job, though nothing may be stored in it for long.
+    """
+    return os.stat(output).st_ctime_ns if made else clock_of(output)
 
 
 def clock_of(output: str) -> int:

@@ -59,6 +59,10 @@ class ShardNumbers:
         """Return the shards of batch ``seq``, the first one first."""
         return tuple(row.number for row in self._rows.select(SHARD, "WHERE seq = ? ORDER BY number", seq))
 
+    def any(self) -> bool:
+        """Return whether there are shards: the job is one of them, and has listed items."""
+        return self._rows.has(SHARD) and self._rows.find(SHARD, "LIMIT 1") is not None
+
     def first(self, seq: int) -> tuple[int, ...]:
         """Return the shard of batch ``seq``, which is open, as a tuple; number it if it has none."""
         return self.of(seq) or (self._add(seq),)

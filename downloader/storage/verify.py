@@ -23,7 +23,7 @@ from downloader.core.ownership import unsettled
 from downloader.core.pipeline_order import doubtful_text
 from downloader.core.units import show_count
 from downloader.errors import UNDECODABLE, ConfigError, DestinationError, JournalError
-from downloader.files.directory import Directory, Entry, check_owner, open_home
+from downloader.files.directory import Directory, check_owner, open_home
 from downloader.messages import Failure, Tally
 from downloader.sinks.registry import sink_kind, staged_in, undoer, verifier
 from downloader.sinks.sink import REWRITTEN, SUPERSEDED, Compares, Comparison, Inspect, Written
@@ -33,12 +33,12 @@ from downloader.storage.journal import NAME as JOURNAL
 from downloader.storage.journal import BatchRow, JobSpec, Journal
 from downloader.storage.known_names import has_keyed
 from downloader.storage.ledger import read as read_ledger
-from downloader.storage.ledger import read_merged
-from downloader.storage.left_ledgers import collect_ledgers, count_left, left_ledgers, temporary_prefix
+from downloader.storage.left_ledgers import collect_ledgers, left_ledgers, temporary_prefix
 from downloader.storage.lock import is_locked, lock
 from downloader.storage.name_key import check_key, key_path, read_key
 from downloader.storage.name_owners import CHUNK, damaged_at, is_left, settle_damaged
-from downloader.storage.places import check_mounted, leads_to, moved
+from downloader.storage.places import leads_to, moved
+from downloader.storage.stored_there import check_stored, merged
 
 __all__ = ["HeldRoot", "Status", "Verified", "remarks", "status", "verify"]
 
@@ -247,9 +247,7 @@ def _verify_with(place: _Place, root: str, home: Directory, quiet: bool, *, read
         check_key(key_path(home), read_key(home), job.key, lambda: has_keyed(home) or journal.has_keyed())
         with contextlib.closing(HeldRoot(output)) as held:
             if job.output and not is_bucket(output):
-                stored = journal.tally(open_too=True).stored + count_left(home)
-                if stored:
-                    check_mounted(output, job.began_ns, stored)
+                check_stored(output, job, home, journal)
             if not read_only:
                 try:
                     check = verifier(job.store, Path(output), job.layout)
@@ -259,17 +257,8 @@ def _verify_with(place: _Place, root: str, home: Directory, quiet: bool, *, read
                 prefix = temporary_prefix(home) if apart else ""
                 undo = undoer(job.store, Path(output), job.layout, prefix)
                 collect_ledgers(home, journal, check, undo)
-            left = _merged(left_ledgers(home)) if read_only else None
+            left = merged(left_ledgers(home)) if read_only else None
             return _verify(journal, place, held, home, quiet, left)
-
-
-def _merged(paths: list[Entry]) -> dict[int, bytes]:
-    """Return the packed item states in the ledgers ``paths``, by batch."""
-    found: dict[int, bytes] = {}
-    for path in paths:
-        for seq, (packed, _) in read_merged(path).items():
-            found[seq] = core_marks.merge(found.get(seq, b""), packed, len(core_marks.unpack(packed)[0]))
-    return found
 
 
 def _verify(

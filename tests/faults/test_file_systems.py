@@ -765,7 +765,7 @@ def test_destination_whose_disk_is_not_mounted(
         for command in (check, argv, check):
             done = run_downloader(*command)
             assert (done.returncode, sorted(place.rglob("*"))) == (4, before), done
-            state = "has none of its files" if below else "is empty"
+            state = "lacks files of this job" if below else "is empty"
             assert f"{place} {state}, and is as it was before this job began" in done.stderr
         with bound(there, place):
             assert run_downloader(*check).returncode == 0

@@ -316,6 +316,8 @@ MAY_ASK = {
     },  # when a job became complete: shown to the user, nothing depends on it
     "downloader/http/requests_client.py": {"time"},
     "downloader/http/exceptions.py": {"time"},
+    # Whether the clock was set back since a job began: if so, DEST is not compared with that time.
+    "downloader/storage/places.py": {"time_ns"},
     # When a cookie expires, as http.cookiejar has it: seconds since the epoch.
     "downloader/http/cookies.py": {"time"},
     # When a file was fetched: a record, nothing depends on it.

@@ -19,6 +19,7 @@ from downloader.cluster.driver.plan_home import PlanHome, forget_all, plan_home
 from downloader.cluster.driver.results import write_results
 from downloader.cluster.driver.slicer_process import SlicerProcess
 from downloader.cluster.driver.status import write_running
+from downloader.cluster.driver.stored_there import has_all
 from downloader.cluster.node.task import AttemptResult, PlanAt, SliceTask
 from downloader.cluster.plan import configs
 from downloader.cluster.plan.plan import Plan, SliceRecord, digest_of
@@ -39,7 +40,7 @@ from downloader.storage.homes import make_directory
 from downloader.storage.lock import locked_destination
 from downloader.storage.name_key import key_digest
 from downloader.storage.name_probes import colon_of
-from downloader.storage.places import check_mounted, clock_of, foreign_before
+from downloader.storage.places import began_at, check_mounted, foreign_before
 
 __all__ = ["run_cluster"]
 
@@ -56,8 +57,7 @@ def run_cluster(config: Config) -> Finished:
     """
     config = configs.absolute(align_to_shards(config))
     apart = config.is_bucket or is_local(config)
-    if not apart:
-        _prepare_output(config)
+    made = not apart and _prepare_output(config)
     progress = Progress(config)
     # Also from runs whose journals or plans are elsewhere; the slices share it.
     alone = contextlib.nullcontext() if apart else locked_destination(config.output)
@@ -70,7 +70,9 @@ def run_cluster(config: Config) -> Finished:
         # What is a DEST on each node, or a bucket, cannot be looked at from here.
         stored = 0 if found is None or apart or config.restart else home.directory.count_stored()
         if found is not None and stored:
-            check_mounted(config.output, found.began_ns, stored)
+            check_mounted(
+                config.output, found.began_ns, stored, lambda: has_all(home.directory, config.output)
+            )
         check_place(config)
         if config.restart or found is None:
             config.sink_kind.check_begin(config)
@@ -86,7 +88,7 @@ def run_cluster(config: Config) -> Finished:
             colon=COLON if apart or (found and not config.restart) else colon_of(config),
             naming=config.naming,
             key=key_digest(home.name_key),
-            began_ns=clock_of(config.output) if config.journal and not apart else 0,
+            began_ns=began_at(config.output, made=made) if config.journal and not apart else 0,
         )
         if config.restart:
             forget_all(config.journal_root)
@@ -95,13 +97,15 @@ def run_cluster(config: Config) -> Finished:
         return _Driver(config, home, plan, progress).run()
 
 
-def _prepare_output(config: Config) -> None:
+def _prepare_output(config: Config) -> bool:
+    """Make DEST and check it; return whether it was made. Raises ConfigError."""
     output = config.output
     for what, path in config.own_files:
         if seen_from(output, path).startswith(os.path.realpath(output) + os.sep):
             raise ConfigError(f"{path} ({what}) is in DEST, which all nodes write to; put it elsewhere")
     if config.journal:
-        make_directory("-o", Path(output))
+        return make_directory("-o", Path(output))
+    return False
 
 
 class _Driver:

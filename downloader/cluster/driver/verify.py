@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +16,7 @@ import msgspec
 
 from downloader.cluster.driver.plan_home import plan_home_at
 from downloader.cluster.driver.retry import DAMAGED, RetryItems, failed_items, keys_of, plan_again
+from downloader.cluster.driver.stored_there import has_all
 from downloader.cluster.plan.plan import Plan, PlanDirectory, Slice, SliceRecord
 from downloader.cluster.plan.stored import read_stored, read_sums
 from downloader.core.bucket_access import NO_OPTIONS, BucketAccess
@@ -143,7 +145,8 @@ class _Verifying:
         """Compare everything; write down what differs."""
         with contextlib.closing(HeldRoot(self._output)) as self._held:
             if self._plan.began_ns and (stored := self._directory.count_stored()):
-                check_mounted(self._output, self._plan.began_ns, stored)
+                has = functools.partial(has_all, self._directory, self._output)
+                check_mounted(self._output, self._plan.began_ns, stored, has)
             return self._run(quiet)
 
     def _run(self, quiet: bool) -> Verified:

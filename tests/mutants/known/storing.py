@@ -14,6 +14,7 @@ PROCESSES = "tests/faults/test_processes.py::"
 SIGNALS = "tests/faults/test_signals.py::"
 SINKS = "tests/unit/test_sinks.py::"
 SOURCES = "tests/integration/test_sources.py::"
+ELSEWHERE = "tests/faults/test_files_elsewhere.py::"
 SYSTEMS = "tests/faults/test_file_systems.py::"
 TAKEN = "tests/faults/test_names_taken.py::"
 RELIST = "tests/integration/test_relist.py::"
@@ -141,19 +142,43 @@ KNOWN = (
         (f"{SYSTEMS}test_destination_whose_disk_is_not_mounted[tar-NOT-MOUNTED]",),
     ),
     Mutant(
-        "files that were kept are not those of the job",
-        "a job that has kept all files cannot be run again",
-        "_is_as_before",
-        "found >= files",
+        "items that share a kept file miss one each",
+        "a job of a list that has a row twice, and has kept all files, cannot be run again",
+        "check_mounted",
+        "time.time_ns() < began_ns or has_all()",
+        "time.time_ns() < began_ns",
+        (f"{ELSEWHERE}test_items_that_share_a_kept_file_are_there",),
+    ),
+    Mutant(
+        "a clock that was set back makes DEST older than the job",
+        "a file is removed: the job cannot go on, also after `touch DEST`",
+        "check_mounted",
+        "time.time_ns() < began_ns or has_all()",
+        "has_all()",
+        (f"{ELSEWHERE}test_files_that_seem_older_than_the_job_are_not_elsewhere[files]",),
+    ),
+    Mutant(
+        "duplicates that were skipped have files in DEST",
+        "killed before the first shard is published, a job with duplicates ends with 4",
+        "check_stored",
+        "next(_stored(journal, left), None) is not None",
+        "True",
+        (f"{ELSEWHERE}test_samples_of_shards_that_are_not_published_are_not_elsewhere[True]",),
+    ),
+    Mutant(
+        "a DEST that the run makes is older than the job",
+        "as long as nothing is stored, it looks like a mount point",
+        "began_at",
+        "made",
         "False",
-        (f"{SYSTEMS}test_destination_whose_files_were_all_kept_is_the_right_one",),
+        (f"{ELSEWHERE}test_destination_that_the_run_makes_is_not_older_than_the_job",),
     ),
     Mutant(
         "what a killed worker has stored is forgotten without its directory",
         "DEST is moved after a kill: the job goes on in another one, exit code 0",
-        "Destination._check_mounted",
-        "count_left(self.home)",
-        "0",
+        "check_stored",
+        "merged(left_ledgers(home))",
+        "{}",
         (f"{SYSTEMS}test_destination_of_a_killed_run_that_is_not_there",),
     ),
     Mutant(

@@ -1,0 +1,30 @@
+"""Say whether DEST has what a plan says was stored in it."""
+
+from __future__ import annotations
+
+import os
+from itertools import chain
+
+from downloader.cluster.plan.plan import PlanDirectory
+from downloader.sinks.registry import sink_kind
+from downloader.sinks.stored import place
+
+__all__ = ["has_all"]
+
+
+def has_all(directory: PlanDirectory, output: str) -> bool:
+    """Return whether ``output`` has all files of the slices that are done, of those where none has failed.
+
+    Where files are not stored one by one, that is not known, unless the store keeps nothing.
+    """
+    plan = directory.read()
+    if plan is None or plan.store != "files":
+        return plan is None or not sink_kind(plan.store).keeps
+    whole = {done.name for done in directory.records() if not done.report.failed}
+    slices = [slice_ for slice_ in directory.slices() if slice_.name in whole]
+    items = chain.from_iterable(chain.from_iterable(map(directory.items, slices)))
+    return bool(slices) and all(
+        os.path.lexists(os.path.join(output, place(item.name, plan.identity)))
+        for item in items
+        if not item.fault
+    )
