@@ -215,7 +215,9 @@ FAILURES: Final[dict[str, Kind]] = {
         "DEST does not take this file: permission, or what stands there is protected or busy",
     ),
     "name-taken": Kind(
-        False, Blame.FILE, "another file of this job has this name; see --layout mirror and --on-duplicate"
+        False,
+        Blame.FILE,
+        "another file of this job has this name; see --layout mirror and --on-duplicate, with --relist",
     ),
     "file-exists": Kind(False, Blame.FILE, "a file of this name was there before; see --existing"),
     "reserved": Kind(False, Blame.FILE, "a file that this run itself reads or writes has this name"),

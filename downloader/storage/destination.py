@@ -31,7 +31,7 @@ from downloader.storage.homes import (
     make_home,
     removed_if_refused,
 )
-from downloader.storage.job_agreement import JobAgreement, has_shards
+from downloader.storage.job_agreement import JobAgreement, duplicates_of, has_shards
 from downloader.storage.journal import NAME as JOURNAL
 from downloader.storage.journal import Journal
 from downloader.storage.ledger import read_merged
@@ -312,6 +312,8 @@ class Destination:
         if self.relisting:
             self.relisting = False
             self.journal.begin_anew()
+            self.job = msgspec.structs.replace(self.job, duplicates=duplicates_of(self._config))
+            self.journal.begin(self.job)
 
     def finish(self, complete: bool) -> int:
         """End the run: record since when the job is ``complete``, and remove the table of known names.

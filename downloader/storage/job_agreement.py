@@ -1,4 +1,4 @@
-"""Have a run and the job of its journal agree: the same source, DEST, store, columns, and key of names."""
+"""Have a run and the job of its journal agree: source, DEST, store, columns, duplicates, key of names."""
 
 from __future__ import annotations
 
@@ -18,12 +18,19 @@ from downloader.storage.name_key import check_key, key_digest, key_path, name_ke
 from downloader.storage.name_probes import colon_of
 from downloader.storage.places import is_apart, is_empty, leads_to, moved, shown_output
 
-__all__ = ["JobAgreement", "has_shards"]
+__all__ = ["JobAgreement", "duplicates_of", "has_shards"]
 
 
 def has_shards(config: Config) -> bool:
     """Return whether the items of a run are stored in shards, so that no file has the name of one."""
     return config.sink_kind.shard_items(config) > 0
+
+
+def duplicates_of(config: Config) -> str:
+    """Return ``JobSpec.duplicates`` of a run. Of a slice, those are marked already."""
+    if config.slice or all(option.name != "on_duplicate" for option in config.source_kind.options):
+        return ""
+    return str(config.source_option("on_duplicate"))
 
 
 class JobAgreement:
@@ -69,6 +76,7 @@ class JobAgreement:
             output=shown_output(config),
             kept=self._kept_columns(),
             began_ns=self._began(),
+            duplicates=duplicates_of(config),
         )
         job = self._journal.job()
         if job is None:
@@ -113,7 +121,7 @@ class JobAgreement:
                 f"{config.output} was begun with {begun}, and this command has {now}; "
                 "give the same, or --restart"
             )
-        job = self._check_kept(job, mine)
+        job = self._check_duplicates(self._check_kept(job, mine), mine)
         if job.source != mine.source:
             job = msgspec.structs.replace(job, source=mine.source)
             self._journal.begin(job)
@@ -169,6 +177,22 @@ class JobAgreement:
         columns = ",".join(self._columns(job))
         begun = f"--keep-columns {columns}" if columns else "no --keep-columns"
         raise ConfigError(f"{self._config.output} was begun with {begun}; give the same, or --restart")
+
+    def _check_duplicates(self, job: JobSpec, mine: JobSpec) -> JobSpec:
+        """Raise ConfigError if ``job`` has another --on-duplicate than this run; return it with this one.
+
+        With --relist it is recorded when the former items are forgotten.
+        """
+        if job.duplicates == mine.duplicates or self._config.relist:
+            return job
+        if job.duplicates and self._journal.position().listed:
+            raise ConfigError(
+                f"{self._config.output} was begun with --on-duplicate {job.duplicates}; give the same, or "
+                "--relist to read the list from its start (not with shards), or --restart"
+            )
+        job = msgspec.structs.replace(job, duplicates=mine.duplicates)
+        self._journal.begin(job)
+        return job
 
     def _columns(self, job: JobSpec) -> list[str]:
         """Return the columns that ``job`` keeps. Raises JournalError."""

@@ -25,7 +25,7 @@ class JobSpec(msgspec.Struct, frozen=True):
     shards, whose tables have them, or records for a manifest, as JSON; "" where that is not known.
     ``began_ns``: when it began to store files, by the clock of ``output``; 0 if that is not known, or the
     journal is in it. ``key``: the digest of the key of its names (``storage.name_key``), "" if that is not
-    known.
+    known. ``duplicates``: --on-duplicate, "" if that is not known, or the source has no such option.
     """
 
     source: str
@@ -42,6 +42,7 @@ class JobSpec(msgspec.Struct, frozen=True):
     kept: str = ""
     began_ns: int = 0
     key: str = ""
+    duplicates: str = ""
 
 
 @dataclass(frozen=True, slots=True)

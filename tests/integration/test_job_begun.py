@@ -11,12 +11,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Event
 
+import msgspec
 import psutil
 import pytest
 from harness import Job
 from servers import Request, Server, Step, Until, ok
 
+from downloader.files.directory import open_home
 from downloader.sinks.shards.options import parse_members
+from downloader.storage.journal import Journal
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -44,6 +47,52 @@ def test_kept_columns_of_a_manifest_stay_the_same(run_downloader: Run, tmp_path:
         plain = (source, "-o", tmp_path / "plain", "--keep-columns")
         assert run_downloader(*plain, "c", "--limit", 4).returncode == 0
         assert run_downloader(*plain, "d").returncode == 0
+
+
+@pytest.mark.parametrize("began", ["fail", "skip", "number"])
+def test_what_is_done_with_duplicates_stays_the_same(
+    began: str, run_downloader: Run, tmp_path: Path
+) -> None:
+    """In the middle of a job and at its end, unless the list is read again, or nobody knows what it was."""
+    dest, source = tmp_path / "d", tmp_path / "l.csv"
+    with Server(default=lambda request: ok(request.target.encode())) as server:
+        rows = [f"{server.url}/{n},n{n % 3}.x" for n in range(5)]
+        source.write_text("\n".join(["url,name", *rows]) + "\n")
+        argv = (source, "-o", dest, "--json")
+        given = (*argv, "--on-duplicate", began)
+        assert run_downloader(*given, "--limit", 4).returncode == (1 if began == "fail" else 0)
+        others = [each for each in ("fail", "skip", "number") if each != began]
+        for _ in range(2):
+            for other in others:
+                done = run_downloader(*argv, "--on-duplicate", other)
+                assert (done.returncode, f"was begun with --on-duplicate {began};" in done.stderr) == (
+                    2,
+                    True,
+                )
+                assert "--relist" in done.stderr
+            run_downloader(*given)
+        for other in [*others, began, "skip", "number"]:
+            report = json.loads(run_downloader(*argv, "--on-duplicate", other, "--relist").stdout)
+            assert (report["listed"], report["failed"]) == (5, 2 if other == "fail" else 0)
+            again = json.loads(run_downloader(*argv, "--on-duplicate", other).stdout)
+            assert (again["listed"], again["failed"]) == (5, report["failed"])
+        assert (dest / "n1-2.x").read_bytes() == b"/4"
+
+
+def test_duplicates_of_a_job_of_the_version_before(run_downloader: Run, tmp_path: Path) -> None:
+    """It goes on with what is given, which stays from then on."""
+    dest, source = tmp_path / "d", tmp_path / "l.txt"
+    with Server(default=ok(b"x")) as server:
+        source.write_text("".join(f"{server.url}/{n}/a\n" for n in range(4)))
+        argv = (source, "-o", dest, "--on-duplicate")
+        assert run_downloader(*argv, "number", "--limit", 2).returncode == 0
+        with open_home(dest / ".downloader") as home, contextlib.closing(Journal(home)) as begun:
+            job = begun.job()
+            assert job is not None
+            begun.begin(msgspec.structs.replace(job, duplicates=""))
+        assert run_downloader(*argv, "number").returncode == 0
+        assert {path.name for path in dest.iterdir()} >= {"a", "a-2", "a-3", "a-4"}
+        assert run_downloader(*argv, "skip").returncode == 2
 
 
 @pytest.mark.parametrize("name", ["__key__", "__url__", "__bad__", "__KEY__"])

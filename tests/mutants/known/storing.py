@@ -86,6 +86,22 @@ KNOWN = (
         ("tests/integration/test_job_begun.py::test_kept_columns_of_a_manifest_stay_the_same",),
     ),
     Mutant(
+        "another --on-duplicate is taken in the middle of a job",
+        "it counts for the rows that are left, and nothing says so",
+        "JobAgreement._check_duplicates",
+        "job.duplicates and self._journal.position().listed",
+        "False",
+        ("tests/integration/test_job_begun.py::test_what_is_done_with_duplicates_stays_the_same[skip]",),
+    ),
+    Mutant(
+        "--relist keeps what was done with duplicates",
+        "the run after it is refused",
+        "Destination.begin_anew",
+        "duplicates_of(self._config)",
+        "self.job.duplicates",
+        ("tests/integration/test_job_begun.py::test_what_is_done_with_duplicates_stays_the_same[skip]",),
+    ),
+    Mutant(
         "verify takes a file that may not be read for damaged",
         "chmod 644 of DEST: all files are recorded as damaged and fetched again",
         "is_unreadable",
