@@ -3,6 +3,7 @@
 A list that is read again may have other rows under the names of the first pass. So for each batch of items
 that have URLs the journal keeps two arrays of u32 in the order of the items: the CRC-32 of each URL, then
 that of each checksum (0: the row states none). The second is left out where all are 0.
+In a journal of an earlier version only the last characters of a checksum count (``may_be_of``).
 
 A URL counts without its secrets, and one that has a signature also without what changes when it is signed
 anew: neither says which file it is, and the digest of a secret is not to be kept.
@@ -19,10 +20,10 @@ from downloader.core.checksum import crc32
 from downloader.core.redact import is_secret_param, redact_url
 from downloader.messages import Item
 
-__all__ = ["Digest", "decode_digests", "item_digests"]
+__all__ = ["Digest", "decode_digests", "item_digests", "may_be_of"]
 
 _BYTES: Final = 4  # of a CRC-32
-_LONGEST: Final = 60  # characters of a checksum that count, the last ones: more take three times as long
+_FORMER: Final = 60  # characters of a checksum that counted in earlier versions, the last ones
 _NAMES: Final = re.compile(r"[?&;]([^=&;\n]*)=").findall
 # What may hide a secret from those who look at the names of parameters: a login, and what is encoded twice.
 _HIDING: Final = ("@", "%40", "%3D", "%3d", "%25")
@@ -47,10 +48,17 @@ def item_digests(items: Sequence[Item]) -> bytes:
     sums = [item.checksum for item in items]
     packed = array("I", [crc32(url.encode("utf-8", "surrogatepass")) for url in urls]).tobytes()
     if any(sums):
-        packed += array(
-            "I", [crc32(text[-_LONGEST:].encode("utf-8", "surrogatepass")) for text in sums]
-        ).tobytes()
+        packed += array("I", map(_digest, sums)).tobytes()
     return packed
+
+
+def may_be_of(digest: int, checksum: str) -> bool:
+    """Return whether ``digest``, which may be of an earlier version, can be that of ``checksum``."""
+    return digest in (_digest(checksum), _digest(checksum[-_FORMER:]))
+
+
+def _digest(checksum: str) -> int:
+    return crc32(checksum.encode("utf-8", "surrogatepass"))
 
 
 def decode_digests(packed: bytes, count: int) -> list[Digest]:

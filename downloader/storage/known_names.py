@@ -23,7 +23,7 @@ import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain
 
-from downloader.core.item_digests import Digest
+from downloader.core.item_digests import Digest, may_be_of
 from downloader.core.item_states import (
     FOREIGN,
     OWNED,
@@ -258,13 +258,14 @@ class Known:
         mine = [row for row in rows if row[0] == digest.url and row[4:] in free]
         if not mine:
             return None
-        url, checksum, state, crc = min(mine, key=lambda row: row[1] != digest.checksum)[:4]
+        url, checksum, state, crc = min(mine, key=lambda row: not may_be_of(row[1], item.checksum))[:4]
         self._database.execute(
             "UPDATE item SET seq = ?, idx = ? WHERE name = ? AND url = ? AND checksum = ?",
             (seq, index, item.name, url, checksum),
         )
         size, flags = decoded(state)
-        agrees = digest.checksum in (0, checksum) and item.size in (-1, size)
+        has_sum = not item.checksum or may_be_of(checksum, item.checksum)
+        agrees = has_sum and item.size in (-1, size)
         if state == OWNED or not agrees:
             lost = UNOWNED if self._is_of_user(item.name, state, crc) else OWNED
             return (lost, self._own_file(item.name)) if len(rows) == 1 else (UNTOUCHED, 0)

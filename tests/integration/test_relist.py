@@ -7,7 +7,9 @@ import hashlib
 import json
 import signal
 import sqlite3
+import struct
 import subprocess
+import zlib
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
@@ -21,6 +23,7 @@ from servers import Request, Server, Step, Until, listing, ok, status
 
 from downloader.files.directory import open_home
 from downloader.storage.journal import Journal
+from downloader.storage.schema import DIGEST, DigestRow
 
 ONE = ("--workers", 1, "--json")
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -58,6 +61,34 @@ def test_a_list_that_grew_is_complete_since_then(run_downloader: Run, tmp_path: 
         urls.write_text(f"{server.url}/get/a\n{server.url}/get/b\n")
         report_with(run_downloader(urls, "-o", dest, *ONE))
         assert since() > first
+
+
+@pytest.mark.parametrize("is_former", [False, True])
+def test_first_digit_of_a_checksum_counts(is_former: bool, run_downloader: Run, tmp_path: Path) -> None:
+    """Of a job of an earlier version, which has kept the last digits, the same list asks for nothing."""
+    dest, source = tmp_path / "d", tmp_path / "l.csv"
+    right = hashlib.sha256(b"a").hexdigest()
+    wrong = f"{int(right[0], 16) ^ 1:x}{right[1:]}"
+    with Server(files={"a": ok(b"a")}) as server:
+        source.write_text(f"url,sha256\n{server.url}/get/a,{right}\n")
+        argv = (source, "-o", dest, *ONE)
+        report_with(run_downloader(*argv))
+        if is_former:
+            keep_last_digits(dest, f"sha256:{right}")
+        assert report_with(run_downloader(*argv, "--relist"))["requests"] == 0
+        source.write_text(f"url,sha256\n{server.url}/get/a,{wrong}\n")
+        report = json.loads(run_downloader(*argv, "--relist").stdout)
+        assert report["failed_by_error"] == {"checksum-mismatch": 1}
+
+
+def keep_last_digits(dest: Path, checksum: str) -> None:
+    """Make the journal of one item as an earlier version has left it."""
+    with open_home(dest / ".downloader") as home, contextlib.closing(Journal(home)) as journal:
+        (batch,) = journal.batches()
+        digests = journal.digests(batch)
+        assert digests is not None
+        packed = struct.pack("=2I", digests[0].url, zlib.crc32(checksum[-60:].encode()))
+        journal._rows.put(DIGEST, DigestRow(batch.seq, zlib.crc32(batch.names), packed))
 
 
 def test_new_and_deleted_files_are_fetched(run_downloader: Run, tmp_path: Path) -> None:

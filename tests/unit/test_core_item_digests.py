@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from downloader.core.item_digests import decode_digests, item_digests
+from downloader.core.checksum import crc32
+from downloader.core.item_digests import decode_digests, item_digests, may_be_of
 from downloader.messages import Item
 
 S3 = "http://h/x?versionId=7&X-Amz-Date={0}&X-Amz-Expires=6{0}&X-Amz-SignedHeaders=host&X-Amz-Signature=ab{0}"
@@ -45,6 +46,19 @@ def test_what_is_signed_anew_is_one(url: str) -> None:
 def test_other_urls_are_others(one: str, other: str) -> None:
     assert not are_one(one, other)
     assert are_one(one, one)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "digits"), [("md5", 32), ("sha256", 64), ("sha384", 96), ("sha512", 128)]
+)
+def test_every_digit_of_a_checksum_counts(algorithm: str, digits: int) -> None:
+    """In what this version keeps; in what earlier ones have kept, the last ones."""
+    text = f"{algorithm}:{'0' * digits}"
+    (digest,) = decode_digests(item_digests([Item("a", "http://h/a", checksum=text)]), 1)
+    assert may_be_of(digest.checksum, text)
+    for place in range(len(algorithm) + 1, len(text)):
+        assert not may_be_of(digest.checksum, f"{text[:place]}1{text[place + 1 :]}")
+    assert may_be_of(crc32(text[-60:].encode()), text)
 
 
 def test_checksums_are_kept_where_there_are_some() -> None:
