@@ -45,6 +45,7 @@ _LATE = 0.9  # of a pause
 _IN_A_ROW = 6  # connections that are turned away until it is the host that takes no more
 _CHANCES = 2  # times that a file is excused, which is turned away, until it is at fault
 _EXCUSES = 8  # the same of one that is refused as all others are
+_BRIEF = 1.0  # seconds; that nothing succeeds for as long says nothing, nor do attempts that take less
 _LONGEST_EXCUSE = 4  # the attempt whose backoff is the longest that such a file waits for
 _BEGINS_AGAIN = 5  # times, of the failed rounds of a host that answers others
 _CROWDED = 2.0  # seconds between two attempts to get a connection that others have
@@ -146,7 +147,7 @@ class HostFailures:
         """
         trouble, policy = host.trouble, self._policy
         refused = error.transient and failure_kind(error.code).blame is Blame.EITHER
-        if trouble is None or not refused or not policy.retries or excused >= _EXCUSES:
+        if trouble is None or not refused or policy.shortest < _BRIEF or excused >= _EXCUSES:
             return None
         began = trouble.outage_began(host.answered)
         lasts, longest = monotonic() - began, policy.outage

@@ -77,9 +77,11 @@ def test_host_of_one_file_that_is_always_refused_has_one_attempt_more(tmp_path: 
     assert (result.exit, requests) == (1, 7)
 
 
-def test_no_retries_are_none(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("retries", "backoff"), [(0, "100ms"), (2, "500ms"), (5, "20ms")])
+def test_who_wants_failures_soon_gets_them(retries: int, backoff: str, tmp_path: Path) -> None:
+    """What fails for less than a second shows no outage."""
     with Server(default=status(503)) as server:
-        options = ("--retries", "0", "--backoff", "100ms")
+        options = ("--retries", str(retries), "--backoff", backoff)
         result = download("-", tmp_path / "d", *options, stdin=f"{server.url}/f0\n")
         requests = len(server.requests)
-    assert (result.exit, requests) == (1, 1)
+    assert (result.exit, requests) == (1, 1 + retries)
