@@ -52,7 +52,8 @@ class Trouble:
     """The failures of one host, and the successes since the first of them.
 
     ``streak``: first attempts that have failed since the last success, the first of them sent at
-    ``streak_began``; ``failures``, ``successes``: before that. ``unreached``: failures to reach it since it
+    ``streak_began``; ``failures``, ``successes``: before that. ``asked_since``: when the first one since
+    then was sent that ended with a request for a pause. ``unreached``: failures to reach it since it
     was last reached, the first of them by a request sent at ``unreached_since``. ``turned_away``,
     ``turned_away_since``: the same of connections that were closed before anything had come;
     ``turned_away_in_a_row``: those since a new connection was last served.
@@ -65,6 +66,7 @@ class Trouble:
     failures: int = 0
     streak: int = 0
     streak_began: float = 0.0
+    asked_since: float = 0.0
     unreached: int = 0
     unreached_since: float = 0.0
     turned_away: int = 0
@@ -87,7 +89,7 @@ class Trouble:
         self.failures += self.streak
         self.successes += count
         self.streak = self.unreached = self.turned_away = self.reached_in = self.begun_again = 0
-        self.given_up = False
+        self.given_up, self.asked_since = False, 0.0
         self.throttle.succeeded(now, began, count)
 
     def blames_host(
@@ -124,7 +126,9 @@ class Trouble:
             self.throttle.was_refused(now, began)
         if not fresh:
             return False
-        self._first_attempt_failed(began)
+        if not self.streak:
+            self.streak_began = began
+        self.streak += 1
         if self.streak < _IN_A_ROW or self.streak < self._unlikely():
             return False
         if serves(self.streak_began):
@@ -135,15 +139,13 @@ class Trouble:
         return True
 
     def asks_to_wait(self, began: float, *, fresh: bool) -> bool:
-        """Record a failure that asks for a pause; return whether the host is to blame."""
-        if fresh:
-            self._first_attempt_failed(began)
-        return not self.given_up
+        """Record a failure that asks for a pause; return whether the host is to blame.
 
-    def _first_attempt_failed(self, began: float) -> None:
-        if not self.streak:
-            self.streak_began = began
-        self.streak += 1
+        It says nothing about failures that ask for none, so it does not count with them.
+        """
+        if fresh and not self.asked_since:
+            self.asked_since = began
+        return not self.given_up
 
     def outage_began(self, answered: float) -> float:
         """Return since when the host, which last ``answered`` then, may be down, by few failures.
@@ -153,9 +155,8 @@ class Trouble:
         """
         share = self.failures / (self.failures + self.successes + _BEFORE)
         likely = share**self.streak > _AT_ODDS if self.streak else share > _MANY_BAD
-        if likely or not (self.streak or answered):
-            return math.inf
-        return self.streak_began if self.streak else answered
+        began = self.streak_began if self.streak else self.asked_since or answered
+        return math.inf if likely or not began else began
 
     def is_turned_away(self, began: float, *, answered: bool) -> bool:
         """Record that a connection was closed before anything had come for a request sent at ``began``.
