@@ -38,7 +38,7 @@ _IN_A_ROW: Final = 16  # failed first attempts
 _MAX_IN_A_ROW: Final = 1000
 _CHANCE: Final = 1e-6  # of so many in a row from a host that is up
 _BEFORE: Final = 16  # successes that are assumed before the first failure, since they are not counted
-_AT_ODDS: Final = 0.01  # the same where few are left
+_AT_ODDS: Final = 0.01  # as _CHANCE, where too few files are left for more evidence
 _MANY_BAD: Final = 0.2  # share of files that fail, from which on the last ones do so by themselves
 _RECOVERS: Final = 4.0  # seconds
 _UNREACHED_IN_A_ROW: Final = 4  # of a host that has answered before
@@ -153,7 +153,7 @@ class Trouble:
         A host that has few files left has no first attempts that show it. Infinity if it is more likely
         that some of its files always fail.
         """
-        share = self.failures / (self.failures + self.successes + _BEFORE)
+        share = self._bad_share
         likely = share**self.streak > _AT_ODDS if self.streak else share > _MANY_BAD
         began = self.streak_began if self.streak else self.asked_since or answered
         return math.inf if likely or not began else began
@@ -177,5 +177,9 @@ class Trouble:
         """Return how many first attempts hardly fail in a row, by those before, if the host is up."""
         if not self.failures:
             return _IN_A_ROW
-        share = self.failures / (self.failures + self.successes + _BEFORE)
-        return min(math.ceil(math.log(_CHANCE) / math.log(share)), _MAX_IN_A_ROW)
+        return min(math.ceil(math.log(_CHANCE) / math.log(self._bad_share)), _MAX_IN_A_ROW)
+
+    @property
+    def _bad_share(self) -> float:
+        """Return the share of first attempts that failed before the streak."""
+        return self.failures / (self.failures + self.successes + _BEFORE)
