@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -285,6 +285,15 @@ os.execv(sys.argv[1], sys.argv[1:])
 def with_signals_off(*argv: object) -> list[str]:
     """Return the command line that runs ``argv`` with SIGCHLD ignored and other signals blocked."""
     return [sys.executable, "-c", _DEAF, *map(str, argv)]
+
+
+def bytes_in(paths: Iterable[Path]) -> int:
+    """Return the sum of the sizes of ``paths``; a run may remove each at any time."""
+    total = 0
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            total += path.stat().st_size
+    return total
 
 
 def members(session: int) -> set[int]:

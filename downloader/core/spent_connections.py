@@ -25,23 +25,31 @@ class Patience:
     They are twice as many after each connection that was replaced without having served anything, and half
     as many after each one that has served its first request. A fourth of them is enough where a request is
     sent again.
+
+    ``vain``: the addresses of such connections. Those to an address that was none of them when they were
+    opened do not count: many are opened at once, to the machine that comes first, before it refuses any
+    request; the next address may be that of a machine that serves.
     """
 
-    __slots__ = ("_granted", "_same", "refusals")
+    __slots__ = ("_granted", "_same", "refusals", "vain")
 
     def __init__(self) -> None:
         self.refusals = _FEWEST
+        self.vain: set[str] = set()
         self._granted = 0  # requests before the refusals on the connection that was replaced last
         self._same = False  # and on the one before it
 
-    def replaced(self, *, served: bool, granted: int) -> None:
+    def replaced(self, *, served: bool, granted: int, address: str, again: bool) -> None:
         """Record that a spent connection was closed, which was refused all after ``granted`` requests.
 
-        ``served``: one of them was served.
+        ``served``: one of them was served. ``again``: ``address`` was in ``vain`` when it was opened.
         """
         self._same = granted == self._granted > 0
         self._granted = granted
-        if not served:
+        if served:
+            return
+        self.vain.add(address)
+        if again:
             self.refusals = min(2 * self.refusals, _MOST)
 
     def began_well(self) -> None:
@@ -59,13 +67,14 @@ class Patience:
 class RefusalRun:
     """The requests that were refused in a row on one connection, the first of them at ``since``.
 
-    ``patience``: that with its host.
+    Made when the connection, to ``address``, is opened. ``patience``: that with its host.
     """
 
-    __slots__ = ("_granted", "_patience", "count", "since")
+    __slots__ = ("_address", "_again", "_granted", "_patience", "count", "since")
 
-    def __init__(self, patience: Patience) -> None:
+    def __init__(self, patience: Patience, address: str) -> None:
         self._patience = patience
+        self._address, self._again = address, address in patience.vain
         self.count = self._granted = 0
         self.since = 0.0
 
@@ -86,7 +95,9 @@ class RefusalRun:
     def left(self, *, served: bool) -> None:
         """Record that its connection was left; ``served``: it had served a request."""
         if self.count:
-            self._patience.replaced(served=served, granted=self._granted)
+            self._patience.replaced(
+                served=served, granted=self._granted, address=self._address, again=self._again
+            )
 
     def is_doubtful(self, answered: int) -> bool:
         """Return whether what has been refused before is to be requested on another connection.

@@ -108,7 +108,8 @@ class ConnectionBudget:
         self.resolver = resolver
         self.open = 0
         self.peak = 0
-        # Idle connections of both clients, the longest idle first; each has a ``key`` and ``leave()``.
+        # Idle connections of both clients, the longest idle first; each has a ``key``, ``refuses``,
+        # ``since`` and ``leave()``.
         self.idle: dict[Any, None] = {}
         self._of_host: dict[tuple[str, int], int] = {}
         self.parked = 0
@@ -205,14 +206,19 @@ class ConnectionBudget:
         for idle in [each for each in self.idle if each.key == key]:
             idle.close()
 
-    def leave_idle(self, key: tuple[str, int], *, doubtful: bool = False) -> None:
-        """Close the idle connections to ``key``; the next go to other machines, if there are.
+    def leave_idle(self, key: tuple[str, int], since: float) -> None:
+        """Close the idle connections to ``key`` that have served no request ``since`` then.
 
-        ``doubtful``: only those on which requests are refused.
+        The next go to other machines, if there are.
         """
         for idle in [each for each in self.idle if each.key == key]:
-            if not doubtful or idle.is_doubtful:
+            if idle.refuses or idle.since < since:
                 idle.leave()
+
+    def leave_doubtful(self, key: tuple[str, int]) -> None:
+        """Close the idle connections to ``key`` on which requests are refused; see ``leave_idle``."""
+        for idle in [each for each in self.idle if each.key == key and each.is_doubtful]:
+            idle.leave()
 
     def leave(self, key: tuple[str, int]) -> None:
         """Stop counting a connection to ``key``, which was closed."""
@@ -230,11 +236,11 @@ class _CountedConnection:
     _dns_host: str
     _entered = False
     served = 0  # responses since it was opened
-    patience: Patience | None = None  # that with its host
-    refusals: RefusalRun | None = None
+    since = 0.0  # when the last request was served that was not refused
+    refusals: RefusalRun | None = None  # from the first response on
     key = ("", 0)  # host and port, once it is connected
     good = False  # whether a request through it has succeeded, or failed for a reason of the file's
-    _address = ""  # of its host that it is connected to
+    address = ""  # of its host that it is connected to
     _failed: Collection[str] = ()  # addresses at which TLS has failed while it was opened
     response_class: Any = StrictResponse
 
@@ -261,10 +267,10 @@ class _CountedConnection:
             except (NewConnectionError, ConnectTimeoutError) as error:
                 if failed is None:
                     raise
-                if not self._address:  # nobody answers at the other addresses
+                if not self.address:  # nobody answers at the other addresses
                     raise late or failed from None
                 late = error  # the handshake took too long, which may pass
-            self._failed.add(self._address)
+            self._failed.add(self.address)
             self.close()
             if len(self._failed) >= _MOST_MACHINES or not self._has_others(self._failed):
                 raise late or failed
@@ -287,7 +293,7 @@ class _CountedConnection:
         self._entered = True
         self.served, self.good = 0, False
         self.refusals = None
-        self._address = ""
+        self.address = ""
         self.budget.begin_opening(self)
         try:
             super().connect()  # type: ignore[misc]
@@ -348,7 +354,7 @@ class _CountedConnection:
         try:
             addresses = self._untried(resolver.addresses(host))
             try:
-                sock, self._address = connect(addresses, self.port, self.timeout)
+                sock, self.address = connect(addresses, self.port, self.timeout)
             except TimeoutError:
                 raise
             except OSError:
@@ -356,7 +362,7 @@ class _CountedConnection:
                 if not resolver.has_others(host, {*addresses, *self._failed}):
                     raise
                 others = self._untried(resolver.addresses(host))
-                sock, self._address = connect(others, self.port, self.timeout)
+                sock, self.address = connect(others, self.port, self.timeout)
             return sock
         except socket.gaierror as error:
             failed: Exception = NameResolutionError(host, self, error)  # type: ignore[arg-type]
@@ -380,8 +386,8 @@ class _CountedConnection:
             if self._entered:
                 self._entered = False
                 self.budget.leave(self.key)
-                if self._address and not self.good:
-                    self.budget.resolver.try_others(self._dns_host, self._address)
+                if self.address and not self.good:
+                    self.budget.resolver.try_others(self._dns_host, self.address)
 
     def leave(self) -> None:
         """Close the connection to a machine that is of no use, whatever it has served before."""
@@ -391,11 +397,14 @@ class _CountedConnection:
         self.close()
 
     @property
+    def refuses(self) -> bool:
+        """Return whether its last request was refused."""
+        return self.refusals is not None and self.refusals.count > 0
+
+    @property
     def is_doubtful(self) -> bool:
         """See ``RefusalRun``."""
-        if self.refusals is not None:
-            return self.refusals.is_doubtful(self.served)
-        return self.patience is not None and self.patience.expects_refusal(self.served)
+        return self.refusals is not None and self.refusals.is_doubtful(self.served)
 
     @property
     def is_connected(self) -> bool:
@@ -434,7 +443,7 @@ class _IdleConnections:
             raise queue.Full
         # One that the server has closed is used after those that are open: it would be opened again. So is
         # one whose last request was refused.
-        last = connection.sock is None or connection.refusals is not None
+        last = connection.sock is None or connection.refuses
         at = 0 if last else len(self._connections)
         self._connections.insert(at, connection)
 
@@ -460,7 +469,7 @@ class _IdleTrackingPool:
         if conn is not None and conn.sock is not None:
             conn.served += 1
             self.budget.idle[conn] = None
-            if conn.refusals is not None and conn.refusals.is_spent(self._served_at):
+            if conn.refuses and conn.refusals.is_spent(self._served_at):
                 conn.leave()
 
     def _make_request(
@@ -490,15 +499,14 @@ class _IdleTrackingPool:
         # Its machine is well, and does not ask to try again.
         conn.good = conn.good or failed is None or failed.of_file
         if not conn.served:
-            conn.patience = self._patience
+            conn.refusals = RefusalRun(self._patience, conn.address)
         if failed is not None and failed.refuses:
-            conn.refusals = conn.refusals or RefusalRun(conn.patience)
             conn.refusals.refused(monotonic(), conn.served)
             return
-        conn.refusals = None
-        self._served_at = monotonic()
+        conn.refusals.ended()
+        conn.since = self._served_at = monotonic()
         if not conn.served:
-            conn.patience.began_well()
+            self._patience.began_well()
 
     @cached_property
     def _patience(self) -> Patience:

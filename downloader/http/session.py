@@ -263,22 +263,24 @@ class HttpSession(requests.Session):
                 origin.note_vain(map(change_of, lines))
         return response
 
-    def try_elsewhere(self, key: str) -> None:
-        """Open new connections to origin ``key``, which is down: another machine of it may be up.
+    def try_elsewhere(self, key: str, since: float) -> None:
+        """Open new connections to origin ``key``, down ``since`` then: another machine of it may be up.
 
         Behind a proxy, another machine of that may reach it.
         """
-        peer = self._origin(key).peer
-        if self.resolver.may_have_others(peer[0]):
-            self.budget.leave_idle(peer)
+        if self.resolver.may_have_others(self._origin(key).peer[0]):
+            self.renew_idle(key, since)
 
-    def renew_idle(self, key: str) -> None:
-        """Close the idle connections to origin ``key``, which refuses all: others may lead elsewhere."""
-        self.budget.leave_idle(self._origin(key).peer)
+    def renew_idle(self, key: str, since: float) -> None:
+        """Close idle connections to origin ``key``, which refuses all ``since`` then.
+
+        Others may lead elsewhere. Those are kept that have served a request meanwhile.
+        """
+        self.budget.leave_idle(self._origin(key).peer, since)
 
     def sends_again(self, origin: Origin) -> None:
         """Close the idle connections to ``origin`` that refuse, before what was refused is sent again."""
-        self.budget.leave_idle(origin.peer, doubtful=True)
+        self.budget.leave_doubtful(origin.peer)
 
     def close_idle(self, key: str) -> None:
         """Close the idle connections to origin ``key``."""

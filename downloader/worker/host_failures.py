@@ -226,7 +226,7 @@ class HostFailures:
         )
         if begins:
             # Before it ends, and when what is in flight has failed and its connections are idle.
-            gevent.spawn_later(pause * _LATE, renew, host.key)
+            gevent.spawn_later(pause * _LATE, renew, host.key, now)
         return self._excuse(error, excused)
 
     def _excuse(self, error: FetchError, excused: int) -> float | None:

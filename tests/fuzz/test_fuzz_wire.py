@@ -1,4 +1,4 @@
-"""Run the fuzz targets that need a patched process: pytest runs each file ``wire_*.py`` in one."""
+"""Run the fuzz targets and tests that need a patched process: pytest runs each ``wire_*.py`` in one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ sys.exit(pytest.main(sys.argv[1:]))
 
 
 @pytest.mark.timeout(600 + 10 * SECONDS)  # half a minute of CPU: minutes, on a busy machine
-@pytest.mark.parametrize("name", ["connecting", "names", "reader", "pipeline", "session"])
+@pytest.mark.parametrize("name", ["connecting", "idle", "names", "reader", "pipeline", "session"])
 def test_fuzz(name: str) -> None:
     options = ["-q", "--no-header", "-p", "no:cacheprovider", "-o", f"timeout={300 + 2 * SECONDS}"]
     command = [sys.executable, "-c", RUN, *options, str(HERE / f"wire_{name}.py")]

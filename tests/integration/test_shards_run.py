@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from harness import Job, report_of, slow_but, stored
+from harness import Job, bytes_in, report_of, slow_but, stored
 from pyarrow import parquet
 from servers import Pause, Request, Server, Step, ok, status
 
@@ -252,7 +252,7 @@ def test_names_are_keys_without_dots(run_downloader: Run, tmp_path: Path) -> Non
 
 def parts(dest: Path) -> int:
     """Return how many bytes the parts of unpublished shards have."""
-    return sum(path.stat().st_size for path in dest.glob(".downloader/shards/*.part"))
+    return bytes_in(dest.glob(".downloader/shards/*.part"))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from threading import Event
 from typing import Any
 
 import pytest
-from harness import Job, slow_but
+from harness import Job, bytes_in, slow_but
 from servers import Answer, Request, Server, Until, ok, status
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -103,7 +103,7 @@ def test_partial_file_of_a_killed_process_is_removed(
         (tmp_path / "l.txt").write_text(f"{server.url}/large\n{server.url}/small\n")
         argv = (tmp_path / "l.txt", "-o", root, "--workers", 1, "--pipeline", "off", "--json")
         job = start(*argv, env=env)
-        job.until(lambda: any(each.stat().st_size for each in root.glob(".downloader-*")))
+        job.until(lambda: bytes_in(root.glob(".downloader-*")))
         if killed == "worker":
             os.kill(writing(job, root), signal.SIGKILL)
         else:

@@ -111,7 +111,7 @@ class PipelinedConnection:
         self._repeats = False  # the window is one file, to be requested again
         self._window = Window()
         self._lone = LoneResponses()
-        self._refusals = RefusalRun(origin_state.patience)
+        self._refusals = RefusalRun(origin_state.patience, connection.address)
         self._recheck: Recheck | None = None
 
     def _enter(self, event: Event) -> None:

@@ -56,7 +56,7 @@ KNOWN = (
         "request sent again where it was refused",
         "one machine of a balancer refuses everything, and what it refuses comes to it again",
         "HttpSession.sends_again",
-        "self.budget.leave_idle(origin.peer, doubtful=True)",
+        "self.budget.leave_doubtful(origin.peer)",
         "None",
         (
             f"{SPENT}test_machine_of_a_balancer_that_refuses_everything",
@@ -94,9 +94,28 @@ KNOWN = (
         "ever new connections to a host that refuses on all",
         "files that are always refused are requested on new connections only",
         "Patience.replaced",
-        "not served",
+        "again",
         "False",
         (f"{SPENT}test_files_that_are_always_refused_cost_few_connections",),
+    ),
+    Mutant(
+        "each of many connections that were opened at once counts as another try",
+        "a name has two machines, one of which is ill: files are lost, since nothing goes to the other one",
+        "Patience.replaced",
+        "again",
+        "True",
+        (
+            "tests/unit/test_core_spent_connections.py::"
+            "test_connections_opened_before_an_address_was_tried_in_vain_do_not_count",
+        ),
+    ),
+    Mutant(
+        "connections that serve closed with those of a host that is down",
+        "the machine that serves comes behind the one that refuses all: its files are lost",
+        "ConnectionBudget.leave_idle",
+        "idle.refuses or idle.since < since",
+        "True",
+        ("tests/fuzz/test_fuzz_wire.py::test_fuzz[idle]",),
     ),
     Mutant(
         "workers that have nothing to do decide about connections",
@@ -144,7 +163,7 @@ KNOWN = (
         "connection of requests used first that was refused last",
         "the same where files are fetched by the requests client",
         "_IdleConnections.put",
-        "connection.refusals is not None",
+        "connection.refuses",
         "False",
         (f"{SPENT}test_machine_of_a_balancer_that_refuses_everything_late",),
     ),
