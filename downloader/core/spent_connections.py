@@ -26,30 +26,29 @@ class Patience:
     as many after each one that has served its first request. A fourth of them is enough where a request is
     sent again.
 
-    ``vain``: the addresses of such connections. Those to an address that was none of them when they were
-    opened do not count: many are opened at once, to the machine that comes first, before it refuses any
-    request; the next address may be that of a machine that serves.
+    Those do not count that were opened before the first one to their address was closed. Many are opened at
+    once, to the machine that comes first, before it refuses any request; the next address may be that of a
+    machine that serves.
     """
 
-    __slots__ = ("_granted", "_same", "refusals", "vain")
+    __slots__ = ("_granted", "_same", "_vain", "refusals")
 
     def __init__(self) -> None:
         self.refusals = _FEWEST
-        self.vain: set[str] = set()
+        self._vain: dict[str, float] = {}  # when one was first closed that had served nothing, by address
         self._granted = 0  # requests before the refusals on the connection that was replaced last
         self._same = False  # and on the one before it
 
-    def replaced(self, *, served: bool, granted: int, address: str, again: bool) -> None:
+    def replaced(self, now: float, *, served: bool, granted: int, address: str, opened: float) -> None:
         """Record that a spent connection was closed, which was refused all after ``granted`` requests.
 
-        ``served``: one of them was served. ``again``: ``address`` was in ``vain`` when it was opened.
+        ``served``: one of them was served. ``opened``: when it was, to ``address``.
         """
         self._same = granted == self._granted > 0
         self._granted = granted
         if served:
             return
-        self.vain.add(address)
-        if again:
+        if opened > self._vain.setdefault(address, now):
             self.refusals = min(2 * self.refusals, _MOST)
 
     def began_well(self) -> None:
@@ -67,14 +66,14 @@ class Patience:
 class RefusalRun:
     """The requests that were refused in a row on one connection, the first of them at ``since``.
 
-    Made when the connection, to ``address``, is opened. ``patience``: that with its host.
+    The connection was opened at ``opened``, to ``address``. ``patience``: that with its host.
     """
 
-    __slots__ = ("_address", "_again", "_granted", "_patience", "count", "since")
+    __slots__ = ("_address", "_granted", "_opened", "_patience", "count", "since")
 
-    def __init__(self, patience: Patience, address: str) -> None:
+    def __init__(self, patience: Patience, address: str, opened: float) -> None:
         self._patience = patience
-        self._address, self._again = address, address in patience.vain
+        self._address, self._opened = address, opened
         self.count = self._granted = 0
         self.since = 0.0
 
@@ -88,15 +87,19 @@ class RefusalRun:
         """Record a response that is no refusal."""
         self.count = 0
 
+    def began_well(self) -> None:
+        """Record that its connection has served its first request."""
+        self._patience.began_well()
+
     def is_spent(self, served_at: float) -> bool:
         """Return whether the host, which last served a request at ``served_at``, does so elsewhere only."""
         return self.count >= self._patience.refusals and served_at > self.since
 
-    def left(self, *, served: bool) -> None:
+    def left(self, now: float, *, served: bool) -> None:
         """Record that its connection was left; ``served``: it had served a request."""
         if self.count:
             self._patience.replaced(
-                served=served, granted=self._granted, address=self._address, again=self._again
+                now, served=served, granted=self._granted, address=self._address, opened=self._opened
             )
 
     def is_doubtful(self, answered: int) -> bool:

@@ -218,7 +218,10 @@ class ConnectionBudget:
     def leave_doubtful(self, key: tuple[str, int]) -> None:
         """Close the idle connections to ``key`` on which requests are refused; see ``leave_idle``."""
         for idle in [each for each in self.idle if each.key == key and each.is_doubtful]:
-            idle.leave()
+            if idle.refuses:
+                idle.leave()
+            else:
+                idle.close()  # its machine serves others
 
     def leave(self, key: tuple[str, int]) -> None:
         """Stop counting a connection to ``key``, which was closed."""
@@ -237,6 +240,7 @@ class _CountedConnection:
     _entered = False
     served = 0  # responses since it was opened
     since = 0.0  # when the last request was served that was not refused
+    opened = 0.0  # when that began
     refusals: RefusalRun | None = None  # from the first response on
     key = ("", 0)  # host and port, once it is connected
     good = False  # whether a request through it has succeeded, or failed for a reason of the file's
@@ -291,7 +295,7 @@ class _CountedConnection:
         key = self.key = self.host, self.port
         self.budget.enter(key)
         self._entered = True
-        self.served, self.good = 0, False
+        self.served, self.good, self.opened = 0, False, monotonic()
         self.refusals = None
         self.address = ""
         self.budget.begin_opening(self)
@@ -392,7 +396,7 @@ class _CountedConnection:
     def leave(self) -> None:
         """Close the connection to a machine that is of no use, whatever it has served before."""
         if self.refusals is not None:
-            self.refusals.left(served=self.good)
+            self.refusals.left(monotonic(), served=self.good)
         self.good = False
         self.close()
 
@@ -499,14 +503,14 @@ class _IdleTrackingPool:
         # Its machine is well, and does not ask to try again.
         conn.good = conn.good or failed is None or failed.of_file
         if not conn.served:
-            conn.refusals = RefusalRun(self._patience, conn.address)
+            conn.refusals = RefusalRun(self._patience, conn.address, conn.opened)
         if failed is not None and failed.refuses:
             conn.refusals.refused(monotonic(), conn.served)
             return
         conn.refusals.ended()
         conn.since = self._served_at = monotonic()
         if not conn.served:
-            self._patience.began_well()
+            conn.refusals.began_well()
 
     @cached_property
     def _patience(self) -> Patience:

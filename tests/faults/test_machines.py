@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -76,19 +77,23 @@ def test_another_machine_behind_the_name_serves(machine: str, lane: str, tmp_pat
 
 
 @pytest.mark.parametrize("lane", ["auto", "requests"])
-@pytest.mark.parametrize("answer", ["first", "later"])
+@pytest.mark.parametrize("bad", [BAD[:1], BAD])
+@pytest.mark.parametrize("served", [0, 10])
 def test_another_machine_behind_the_name_of_the_proxy_serves(
-    answer: str, lane: str, tmp_path: Path
+    served: int, bad: Sequence[str], lane: str, tmp_path: Path
 ) -> None:
-    """One machine of the proxy fails, from its first request on or from a later one."""
+    """Machines of the proxy refuse everything after so many requests of each were ``served``."""
+    asked: Counter[str] = Counter()
 
-    def fails(request: Request) -> Sequence[Step]:
-        return status(503) if answer == "first" or len(bad.requests) > 20 else ok(b"whole")
+    def fails(at: str, request: Request) -> Sequence[Step]:
+        asked[at] += 1
+        return status(503) if asked[at] > served else ok(b"whole")
 
     with ExitStack() as running:
         good = running.enter_context(Server(default=ok(b"whole")))
-        bad = running.enter_context(Server(default=fails, host=BAD[0], port=good.port))
-        names = running.enter_context(name_server([BAD[0], "127.0.0.1"]))
+        for at in bad:
+            running.enter_context(Server(default=partial(fails, at), host=at, port=good.port))
+        names = running.enter_context(name_server([*bad, "127.0.0.1"]))
         listed = "\n".join(f"http://files.test/f{n}" for n in range(FILES))
         argv = ("--lane", lane, "--dns-server", names, "--proxy", f"http://{NAME}:{good.port}", *OPTIONS)
         result = download("-", tmp_path / "d", *argv, stdin=listed)

@@ -111,7 +111,7 @@ class PipelinedConnection:
         self._repeats = False  # the window is one file, to be requested again
         self._window = Window()
         self._lone = LoneResponses()
-        self._refusals = RefusalRun(origin_state.patience, connection.address)
+        self._refusals = RefusalRun(origin_state.patience, connection.address, connection.opened)
         self._recheck: Recheck | None = None
 
     def _enter(self, event: Event) -> None:
@@ -275,7 +275,7 @@ class PipelinedConnection:
             self._note_refusals([body for _, body in self.parser.completed[-fresh:]], now, self.served)
         if not self.served:
             if self._good:
-                self.origin_state.patience.began_well()
+                self._refusals.began_well()
             self._transport.proven()
             if self.parser.parser.get_http_version() == "1.0":
                 self.origin_state.disable_pipelining("HTTP/1.0")
@@ -760,7 +760,7 @@ class PipelinedConnection:
         self.close()
 
     def _leave_machine(self) -> None:
-        self._refusals.left(served=self._good)
+        self._refusals.left(monotonic(), served=self._good)
         self._transport.failed()
 
     def close(self) -> None:

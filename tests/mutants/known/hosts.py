@@ -69,7 +69,11 @@ KNOWN = (
         "Patience.expects_refusal",
         "answered == self._granted",
         "False",
-        (f"{SPENT}test_end_of_a_job_whose_connections_have_had_all_that_they_are_granted",),
+        (
+            "tests/unit/test_core_spent_connections.py::"
+            "test_connections_that_have_had_as_many_requests_as_others_were_granted_are_left_too",
+            f"{SPENT}test_end_of_a_job_whose_connections_have_had_all_that_they_are_granted",
+        ),
     ),
     Mutant(
         "a Retry-After of no time pauses the host",
@@ -94,7 +98,7 @@ KNOWN = (
         "ever new connections to a host that refuses on all",
         "files that are always refused are requested on new connections only",
         "Patience.replaced",
-        "again",
+        "opened > self._vain.setdefault(address, now)",
         "False",
         (f"{SPENT}test_files_that_are_always_refused_cost_few_connections",),
     ),
@@ -102,7 +106,7 @@ KNOWN = (
         "each of many connections that were opened at once counts as another try",
         "a name has two machines, one of which is ill: files are lost, since nothing goes to the other one",
         "Patience.replaced",
-        "again",
+        "opened > self._vain.setdefault(address, now)",
         "True",
         (
             "tests/unit/test_core_spent_connections.py::"
