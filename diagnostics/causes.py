@@ -250,6 +250,13 @@ TABLE: tuple[Entry, ...] = (
         patch_order.early_waiting,
     ),
     Entry(
+        "threads-unpatched",
+        "threading is not patched, and the requests wait in a lock",
+        "",
+        ("patch-all-first", "patch-before-everything", "patch-at-start"),
+        predicates.real_lock,
+    ),
+    Entry(
         "own-lock",
         "the requests wait for each other at a line of the application",
         "What they wait for lets one through after the other. Let go of it before the request, or allow\n"

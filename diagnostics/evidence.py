@@ -294,7 +294,7 @@ class Case:
         return stack[0] if stack else ("", 0, "")
 
     def own_frame(self, stack: Sequence[Spot]) -> Spot | None:
-        """Return the innermost frame of the user's code, else of a package, else of any code.
+        """Return the innermost frame of the user's code, else of a package but gevent, else of any code.
 
         Where the user's files make code, what runs in such code is at the line that makes it; it has no
         place in a file where there are several, and that of its caller is never its own.
@@ -304,6 +304,8 @@ class Case:
             making = list(lines_of(self.facts.get("own_files", []), _MAKES_CODE, self.facts))
             own = making if len(making) == 1 else list(stack[:1]) if making else []
         packages = [spot for spot in stack if is_package(str(spot[0]))]
+        # What waits is in gevent in the end; who calls it there tells more.
+        packages = [spot for spot in packages if "/gevent/" not in str(spot[0])] or packages
         files = [spot for spot in stack if not str(spot[0]).startswith("<")]
         found = own or packages or files or list(stack)
         return found[0] if found else None

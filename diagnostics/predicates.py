@@ -334,15 +334,27 @@ _TAKES = re.compile(r"\.(get|put)\(")
 _EXECUTORS = r"\bmax_workers\s*=|\b(\w*Executor|FuturesSession|ThreadPool)\("
 
 
-def own_lock(case: Case) -> Found | None:
+def real_lock(case: Case) -> Found | None:
+    """Match if the process stopped in a lock of threading, which was left out when gevent patched."""
+    return None if case.patched.get("thread", True) else _deadlock(case, case.patch_line())
+
+
+def _deadlock(case: Case, *evidence: str) -> Found | None:
+    """Match if the greenlet that holds a real lock can never run again."""
     # Stopped permanently, not for a moment on a busy machine.
     stopped = case.judgement.problem and case.judgement.blocked > case.lasted / 2
-    if stopped and case.blocked and not in_network(case.blocked[0]["stack"]):
-        # A deadlock: the greenlet that holds this real lock can never run again.
-        spot = case.own_frame(case.blocked[0]["stack"])
-        if spot and WAITING.search(case.text(spot)):
-            evidence = [case.judgement.problem, case.held_line(case.blocked)]
-            return Found(case.where(spot), evidence, explanation=_REAL_LOCK)
+    if not stopped or not case.blocked or in_network(case.blocked[0]["stack"]):
+        return None
+    spot = case.own_frame(case.blocked[0]["stack"])
+    if spot is None or not WAITING.search(case.text(spot)):
+        return None
+    seen = [case.judgement.problem, case.held_line(case.blocked), *evidence]
+    return Found(case.where(spot), seen, explanation=_REAL_LOCK)
+
+
+def own_lock(case: Case) -> Found | None:
+    if found := _deadlock(case):
+        return found
     if not _serialized(case) and not case.judgement.problem:
         return None
     if _hub_was_held(case):

@@ -14,4 +14,4 @@ def fetch(url):
 
 
 PACKAGES = ["grequests"]
-EXPECT = {"verdict": "error", "cause": "own-lock"}
+EXPECT = {"verdict": "error", "cause": "threads-unpatched"}

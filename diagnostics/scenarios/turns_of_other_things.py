@@ -59,10 +59,10 @@ def login(number):
         request(session, "%d-%d" % (number, page))
 
 
-def turn(number):
+def turn(number, patience=None):
     with TURN:
         while BUSY:
-            TURN.wait()
+            TURN.wait(patience)
         BUSY.append(number)
     request(requests, str(number))
     with TURN:
@@ -70,8 +70,12 @@ def turn(number):
         TURN.notify()
 
 
+def patient(number):
+    turn(number, 30.0)
+
+
 def main():
-    job = {"login": login, "turn": turn}.get(sys.argv[1], work)
+    job = {"login": login, "turn": turn, "patient": patient}.get(sys.argv[1], work)
     started = [gevent.spawn(job, number) for number in range(10)]
     if job is work:
         # Few requests at a time, since there are few jobs; then there are many.
@@ -110,6 +114,11 @@ RUNS = [
     {
         "name": "turn",
         "COMMAND": ["python", "turns_of_other_things.py", "turn"],
+        "EXPECT": {"verdict": "none", "error": "*greenlets waited at turns_of_other_things.py:*"},
+    },
+    {
+        "name": "patient",
+        "COMMAND": ["python", "turns_of_other_things.py", "patient"],
         "EXPECT": {"verdict": "none", "error": "*greenlets waited at turns_of_other_things.py:*"},
     },
 ]

@@ -27,7 +27,7 @@ gevent.joinall([gevent.spawn(get, number) for number in range(6)])
     ("begins", "cause", "line"),
     [
         (EARLY, "made-before-patching", "lock = "),
-        pytest.param(UNPATCHED, "own-lock", "# it stops", marks=pytest.mark.slow),
+        pytest.param(UNPATCHED, "threads-unpatched", "# it stops", marks=pytest.mark.slow),
     ],
     ids=["before-patching", "thread-false"],
 )

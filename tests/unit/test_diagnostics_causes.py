@@ -184,9 +184,11 @@ def test_a_real_lock_is_named_only_where_it_stops_the_process(tmp_path):
     cause = cause_of(queue, one_by_one, 2.1)
     assert (cause.code, "real lock" in cause.explanation) == ("own-lock", False)
     stopped = {"rounds": [], "held": [held(str(app), 2, 48.7)], "problem": "nothing more came within 49 s"}
-    found = observation({**stopped, "seconds": 49.2})
-    [(cause, _)] = explain(Case(ASK, found, judge(ASK, found)))
-    assert (cause.code, "real lock" in cause.explanation) == ("own-lock", True)
+    for thread, code in ((True, "own-lock"), (False, "threads-unpatched")):
+        found = observation({**stopped, "seconds": 49.2}, patched={**PATCHED, "thread": thread})
+        [(cause, remedies)] = explain(Case(ASK, found, judge(ASK, found)))
+        assert (cause.code, "real lock" in cause.explanation) == (code, True)
+        assert bool(remedies) is not thread
 
 
 def test_how_many_a_semaphore_lets_through(tmp_path):
@@ -245,6 +247,17 @@ def test_made_code_is_at_the_line_that_makes_it_and_never_at_that_of_its_caller(
     ):
         app.write_text(text)
         assert ask.where(ask.own_frame(stack)) == place
+
+
+def test_what_waits_in_gevent_is_at_the_package_that_calls_it():
+    ask = Case(ASK, observation({}), judge(ASK, observation({"rounds": []})))
+    stack = [
+        ["/py/site-packages/gevent/hub.py", 166, "sleep"],
+        ["/py/site-packages/ratelimit/decorators.py", 113, "wrapper"],
+        ["/py/site-packages/requests/sessions.py", 651, "request"],
+    ]
+    assert ask.where(ask.own_frame(stack)).endswith("ratelimit/decorators.py:113")
+    assert ask.where(ask.own_frame(stack[:1])).endswith("gevent/hub.py:166")
 
 
 def test_greenlets_that_wait_for_threads_which_all_make_requests_are_no_small_pool():

@@ -163,7 +163,9 @@ def _wait(place, codes, variables, around):
     if outer is None or place.connects or place.greenlet.parent is None:
         return None
     kind, seconds = _kind(place, outer), _sleeps(place.frame)
-    if kind in ("", EVENT) and seconds is not None and seconds <= _LONGEST:
+    if seconds is not None and seconds > _LONGEST:
+        seconds = None  # of a lock, a queue, an event: it is woken, and does not poll
+    if kind in ("", EVENT) and seconds is not None:
         kind = SLEEP  # also where an event is to end it earlier
     if not kind:
         return None

@@ -782,4 +782,34 @@ KNOWN = (
             "test_program_with_a_function_of_its_own_around_the_one_that_finds_modules",
         ),
     ),
+    Mutant(
+        "who waits to be woken polls as often as its wait is long",
+        "a command with one slot behind Condition.wait(30) ends after 38 s, without a place",
+        "_wait",
+        "seconds is not None and seconds > _LONGEST",
+        "False",
+        ("tests/diagnostics/scenarios/test_scenarios.py::test_scenario[turns_of_other_things/patient]",),
+    ),
+    Mutant(
+        "the innermost package is gevent's",
+        "a rate that a package keeps is told at a line of gevent's",
+        "Case.own_frame",
+        '"/gevent/" not in str(spot[0])',
+        "True",
+        (
+            "tests/unit/test_diagnostics_causes.py::"
+            "test_what_waits_in_gevent_is_at_the_package_that_calls_it",
+        ),
+    ),
+    Mutant(
+        "a real lock where threading was left out is the application's own",
+        "grequests with a lock of the application stops for good, and has no remedy",
+        "real_lock",
+        'case.patched.get("thread", True)',
+        "True",
+        (
+            "tests/unit/test_diagnostics_causes.py::"
+            "test_a_real_lock_is_named_only_where_it_stops_the_process",
+        ),
+    ),
 )
