@@ -154,7 +154,7 @@ class Trouble:
         that some of its files always fail.
         """
         share = self._bad_share
-        likely = share**self.streak > _AT_ODDS if self.streak else share > _MANY_BAD
+        likely = share > _MANY_BAD and share**self.streak > _AT_ODDS
         began = self.streak_began if self.streak else self.asked_since or answered
         return math.inf if likely or not began else began
 

@@ -156,6 +156,11 @@ def _unfit(
     if error.errno == errno.ENOENT and (new or directory.is_dir()):
         return ConfigError(f"{named}: nothing can be made in {at}; choose another directory")
     if isinstance(error, PermissionError):
+        if at == directory != root:
+            return ConfigError(
+                f"{named}: {at}: {error.strerror}; it may be another user's: give another directory with "
+                "--journal, or choose a directory you may write to"
+            )
         return ConfigError(f"{named}: {error.strerror}; choose a directory you may write to")
     if error.errno == errno.EROFS:
         return ConfigError(f"{named}: {error.strerror}; choose another directory")

@@ -220,14 +220,23 @@ class HostFailures:
                 schedule.fail_host(host, error.code, error.detail, now)
                 return None
         pause = self._pause(host, rounds, error if asked else None, now, unreached=blame is Blame.HOST)
+        if begins:
+            self._renew(host, error, rounds, pause, now)
+        return self._excuse(error, excused)
+
+    def _renew(self, host: Host, error: FetchError, rounds: int, pause: float, now: float) -> None:
+        """Have connections to ``host`` closed that may be why it refuses, before its ``pause`` ends.
+
+        What is in flight has failed then, and its connections are idle.
+        """
         # One that answers may have meant its connections only, if the first pause has not helped.
         renew = (
             self._session.try_elsewhere if rounds == 1 or not error.answered else self._session.renew_idle
         )
-        if begins:
-            # Before it ends, and when what is in flight has failed and its connections are idle.
-            gevent.spawn_later(pause * _LATE, renew, host.key, now)
-        return self._excuse(error, excused)
+        gevent.spawn_later(pause * _LATE, renew, host.key, now)
+        if error.turned_away:
+            # A worker whose files have ended may have all the connections that it takes.
+            self._ask_for_room(host, pause)
 
     def _excuse(self, error: FetchError, excused: int) -> float | None:
         """Return when a file may be requested again that its host has refused, None if it is charged.
@@ -333,8 +342,11 @@ class HostFailures:
         trouble.reached_in = 0
         self._schedule.crowded(host, now + pause)
         if begins:
-            wanted = HostCrowded(host.key, _ROOM)
-            gevent.spawn_later(pause * _LATE, self._link.send, wanted)
+            self._ask_for_room(host, pause)
+
+    def _ask_for_room(self, host: Host, pause: float) -> None:
+        """Have the other workers close what they do not use of ``host`` before its ``pause`` ends."""
+        gevent.spawn_later(pause * _LATE, self._link.send, HostCrowded(host.key, _ROOM))
 
     def _pause(
         self, host: Host, rounds: int, request: FetchError | None, now: float, *, unreached: bool

@@ -218,6 +218,29 @@ def test_a_directory_of_another_user_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
+def test_a_destination_for_all_with_the_home_of_another_user(tmp_path: Path) -> None:
+    """A directory of a group: what refuses is named, and the remedy that helps."""
+    dest = tmp_path / "d"
+    for directory in (dest, dest / ".downloader"):
+        directory.mkdir()
+    dest.chmod(0o777)
+    (dest / ".downloader").chmod(0o700)
+    os.chown(dest / ".downloader", 65533, 65533)
+    for directory in (tmp_path, *tmp_path.parents[:-2]):
+        directory.chmod(directory.stat().st_mode | 0o055)
+    (tmp_path / "list.txt").write_text("http://127.0.0.1:9/x\n")
+    drop = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
+    argv = [*drop, *python_m(tmp_path / "list.txt", "-o", dest)]
+    done = subprocess.run(
+        argv, env=environment(), cwd="/", capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 2, done.stderr
+    says = (
+        f"{dest / '.downloader'}: Permission denied; it may be another user's: give another directory with"
+    )
+    assert says in one_line(done.stderr, "error")
+
+
 @pytest.mark.parametrize("kind", ["mount", "immutable", "home"])
 def test_read_only_destination(kind: str, server: DevServer, run_downloader: Run, tmp_path: Path) -> None:
     dest = tmp_path / "dest"

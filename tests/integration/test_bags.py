@@ -145,6 +145,50 @@ def test_checksum_that_cannot_be_found_is_an_error_before_the_start(
     assert not server.requests
 
 
+OLD = "BagIt-Version: 0.97\nTag-File-Character-Encoding: UTF-8\n"
+
+
+def test_a_file_of_an_old_bag_is_in_one_of_its_manifests(
+    server: Server, run_downloader: Run, tmp_path: Path
+) -> None:
+    """Before version 1.0 one is enough. bdbag writes so what it knows of remote files, and "%" as here."""
+    paths = {"/1": "data/both", "/2": "data/md5", "/3": "data/sha", "/4": "data/100%.txt", "/5": "data/bad"}
+    fetch = "".join(f"{server.url}{at} - {path}\n".replace("%", "%25") for at, path in paths.items())
+    sums = {at: f"{digest(at)}  {path}\n" for at, path in paths.items() if at in "/1/3/4"}
+    weak = {at: f"{digest(at, 'md5')}  {path}\n" for at, path in paths.items() if at in "/1/2"}
+    weak["/5"] = f"{0:032}  data/bad\n"
+    manifests = {"sha256": sums, "md5": weak}
+    bag = make_bag(
+        tmp_path / "bag",
+        fetch,
+        {f"manifest-{name}.txt": "".join(manifests[name].values()) for name in manifests},
+    ).parent
+    (bag / "bagit.txt").write_text(OLD)
+    done = run_downloader(bag, "-o", tmp_path / "d", *QUICK)
+    assert report_of(done)["failed_by_error"] == {"checksum-mismatch": 1}, done.stderr
+    assert stored(tmp_path / "d") == {path: body_of(at) for at, path in paths.items() if at != "/5"}
+
+
+@pytest.mark.parametrize(
+    ("manifests", "says"),
+    [
+        ({"sha256": f"{digest('/b')} data/b\n", "md5": ""}, "data/a is in no manifest of the bag; add it"),
+        (
+            {"sha256": "", "sha3512": "00 data/a\n"},
+            "data/a has only a checksum that cannot be computed, in manif",
+        ),
+    ],
+)
+def test_a_file_of_an_old_bag_without_a_checksum(
+    server: Server, run_downloader: Run, tmp_path: Path, manifests: dict[str, str], says: str
+) -> None:
+    files: dict[str, str | bytes] = {f"manifest-{name}.txt": text for name, text in manifests.items()}
+    bag = make_bag(tmp_path / "bag", f"{server.url}/a - data/a\n", files).parent
+    (bag / "bagit.txt").write_text(OLD)
+    done = run_downloader(bag, "-o", tmp_path / "d", *QUICK)
+    assert (done.returncode, says in done.stderr) == (2, True), done.stderr
+
+
 # Written in 0.97 and from 1.0 on; the target at the server says which file it is.
 EXACT = {
     "data/100%.txt": ("data/100%.txt", "data/100%25.txt"),

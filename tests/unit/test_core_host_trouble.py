@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 
@@ -58,6 +59,23 @@ def test_host_that_still_sends_a_file_requested_meanwhile_is_not_down() -> None:
     assert asked[0] == 0.0
     assert blamed[0] >= 2 * 16
     assert all(since > 10.0 for since in asked[1:])
+
+
+@pytest.mark.parametrize(
+    ("bad", "then", "is_outage"), [(3, 1, True), (3, 0, True), (30, 1, False), (30, 9, True)]
+)
+def test_few_failures_are_an_outage_unless_many_files_fail_by_themselves(
+    bad: int, then: int, is_outage: bool
+) -> None:
+    """Responses may come in any order: some of the successes behind the first refusals."""
+    trouble = Trouble()
+    for _ in range(bad):
+        fails(trouble, Blame.EITHER, 5.0)
+    trouble.succeeded(4, 5.0, 5.0)
+    for _ in range(then):
+        fails(trouble, Blame.EITHER, 6.0)
+    began = trouble.outage_began(5.0)
+    assert began == ((6.0 if then else 5.0) if is_outage else math.inf)
 
 
 def test_retries_of_bad_files_say_nothing() -> None:

@@ -46,11 +46,12 @@ class Unlisted(ValueError):
 class TagFiles(NamedTuple):
     """How the tag files of a bag are written. ``found``: it has a bagit.txt, which says so.
 
-    ``percent``: a ``%`` in a path is encoded, as it is from version 1.0 on.
+    ``strict``: it is of version 1.0 or later: a ``%`` in a path is encoded, and each manifest has all
+    files.
     """
 
     encoding: str = "utf-8"
-    percent: bool = True
+    strict: bool = True
     found: bool = False
 
 
@@ -88,8 +89,8 @@ def tag_files(path: str) -> TagFiles:
     try:
         encoding = codecs.lookup(name).name
         if _keeps_ascii(encoding):
-            percent = version is None or int(version[1]) >= 1
-            return TagFiles(encoding, percent, found=True)
+            strict = version is None or int(version[1]) >= 1
+            return TagFiles(encoding, strict, found=True)
     except (LookupError, ValueError):
         pass
     raise ConfigError(
@@ -152,21 +153,48 @@ class BagManifests:
     def find(self, written: str) -> tuple[str, str | None]:
         """Return path and checksum, ALGORITHM:HEX, of a file whose path is ``written`` so.
 
-        The checksum is None if there is no manifest; then the path may be "", see ``bag_path``. Blanks at
-        the end count where the manifests have them, too. Raises Unlisted if any of the manifests lacks the
-        file, as none may.
+        The checksum is that of the strongest algorithm. It is None if there is no manifest; then the path
+        may be "", see ``bag_path``. Blanks at the end count where the manifests have them, too. Raises
+        Unlisted if any of the manifests lacks the file, as none may; before version 1.0, if all do.
         """
-        path = bag_path(written, percent=self._tags.percent)
+        path = bag_path(written, percent=self._tags.strict)
         if not self._all:
             return path, None
         if not path:
             raise Unlisted(f"the path {shown(written)} leads out of the bag")
-        found = [self._digest(number, path) for number in range(len(self._all))]
-        exact = all(is_exact for _, is_exact in found)
-        return path if exact else path.rstrip(_BLANKS), f"{self._all[0].algorithm}:{found[0][0]}"
+        found = self._digests(path)
+        if not (found or self._tags.strict) and (decoded := bag_path(written)):
+            # Some tools encode a "%" in fetch.txt even so, and not in the manifests.
+            path, found = (decoded, others) if (others := self._digests(decoded)) else (path, found)
+        lacking = [number for number in range(len(self._all)) if number not in found]
+        if lacking and (self._tags.strict or not found):
+            raise Unlisted(self._unlisted(path, lacking[0]))
+        strongest = min(found)
+        algorithm = self._all[strongest].algorithm
+        if not algorithm:
+            raise Unlisted(
+                f"{shown(path)} has only a checksum that cannot be computed, in "
+                f"{shown(os.path.basename(self._all[strongest].file))}; --checksums off fetches without"
+            )
+        exact = all(is_exact for _, is_exact in found.values())
+        return path if exact else path.rstrip(_BLANKS), f"{algorithm}:{found[strongest][0]}"
 
-    def _digest(self, number: int, path: str) -> tuple[str, bool]:
-        """Return the digest of ``path``, and whether it is written so in the manifest."""
+    def _unlisted(self, path: str, number: int) -> str:
+        """Return that manifest ``number``, or where one is enough all, lack ``path``."""
+        if not self._tags.strict:
+            return f"{shown(path)} is in no manifest of the bag; add it to one, or --checksums off"
+        return (
+            f"{shown(path)} is not in {shown(os.path.basename(self._all[number].file))}, and a manifest "
+            "must have every file of the list (RFC 8493, 2.2.3); add it, or --checksums off"
+        )
+
+    def _digests(self, path: str) -> dict[int, tuple[str, bool]]:
+        """Return the digest of ``path`` by the manifests that have it, and whether it is written so."""
+        found = ((number, self._digest(number, path)) for number in range(len(self._all)))
+        return {number: digest for number, digest in found if digest is not None}
+
+    def _digest(self, number: int, path: str) -> tuple[str, bool] | None:
+        """Return the digest of ``path`` in a manifest, and whether it is written so; None if it is not."""
         find = self._database.execute
         row = find(
             "SELECT digest FROM sums WHERE manifest = ? AND path = ?", (number, _stored(path))
@@ -175,12 +203,7 @@ class BagManifests:
             return str(row[0]), True
         query = "SELECT digest FROM sums WHERE manifest = ? AND"
         rows = find(f"{query} form = ? UNION {query} path = ?", (number, _form(path)) * 2).fetchall()
-        if len(rows) == 1:
-            return str(rows[0][0]), False
-        raise Unlisted(
-            f"{shown(path)} is not in {shown(os.path.basename(self._all[number].file))}, and a manifest "
-            "must have every file of the list (RFC 8493, 2.2.3); add it, or --checksums off"
-        )
+        return (str(rows[0][0]), False) if len(rows) == 1 else None
 
     def _read(self, number: int) -> None:
         file = self._all[number].file
@@ -214,7 +237,7 @@ def _entries(manifest: Manifest, tags: TagFiles) -> Iterator[tuple[int, str, str
                 match = _LINE.fullmatch(text)
                 digest, path = "", ""
                 if match is not None:
-                    digest, path = match[1].lower(), bag_path(match[2], percent=tags.percent)
+                    digest, path = match[1].lower(), bag_path(match[2], percent=tags.strict)
                 if length and not (len(digest) == length and _DIGEST.fullmatch(digest)):
                     raise ConfigError(
                         f"{shown(manifest.file)}: line {number} does not begin with {length} hexadecimal "

@@ -85,7 +85,7 @@ class BagitParser:
                 faults[len(rows)] = "not a URL, a length and a path"
                 fields = [fields[0], "-", ""]
             elif self._manifests is None:
-                path = bag_path(fields[2], percent=self._tags.percent)
+                path = bag_path(fields[2], percent=self._tags.strict)
             else:
                 try:
                     path, checksum = self._manifests.find(fields[2])

@@ -47,7 +47,7 @@ KNOWN = (
     Mutant(
         "connections kept on which everything is refused",
         "a server that serves 20 requests on a connection, and then refuses, pauses again and again",
-        "HostFailures._failed",
+        "HostFailures._renew",
         "rounds == 1 or not error.answered",
         "True",
         (f"{SPENT}test_requests_beyond_those_that_a_connection_is_granted",),
@@ -154,6 +154,17 @@ KNOWN = (
         "share or self.raised > self.gap * self.unpaced * _FAR",
         "share",
         ("tests/unit/test_core_throttle.py::test_pace_near_what_was_too_fast_rises_slowly",),
+    ),
+    Mutant(
+        "one failure behind a success is a bad file, though few fail",
+        "a host with eight files loses half of them to a restart, where responses are mixed",
+        "Trouble.outage_began",
+        "share > _MANY_BAD and share**self.streak > _AT_ODDS",
+        "share**self.streak > _AT_ODDS",
+        (
+            "tests/unit/test_core_host_trouble.py::"
+            "test_few_failures_are_an_outage_unless_many_files_fail_by_themselves",
+        ),
     ),
     Mutant(
         "connection used first that was refused last",
