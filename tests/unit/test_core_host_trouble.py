@@ -62,7 +62,7 @@ def test_host_that_still_sends_a_file_requested_meanwhile_is_not_down() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bad", "then", "is_outage"), [(3, 1, True), (3, 0, True), (30, 1, False), (30, 9, True)]
+    ("bad", "then", "is_outage"), [(3, 1, True), (3, 0, True), (30, 1, False), (30, 10, True)]
 )
 def test_few_failures_are_an_outage_unless_many_files_fail_by_themselves(
     bad: int, then: int, is_outage: bool
