@@ -209,7 +209,9 @@ class Echoes:
             found = self._coded.sub(_CUT, found)
         if self._is_there(pattern, of_request, found):
             origin = _ORIGIN(found)
-            return f"{origin[0]}/{_CUT}" if origin and not pattern.search(unquote(origin[0])) else _CUT
+            if origin and not self._is_there(pattern, of_request, origin[0]):
+                return f"{origin[0]}/{_CUT}"
+            return _CUT
         return found
 
     def cut_all(self, text: str, url: str = "") -> str:

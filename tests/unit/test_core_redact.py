@@ -454,6 +454,18 @@ def test_what_a_server_writes_in_a_coding_of_a_coding_is_cut(
         assert not of_run or echoes.has(text)
 
 
+@pytest.mark.parametrize("of_run", [True, False])
+@pytest.mark.parametrize("code", [str, lambda secret: secret.encode().hex()])
+def test_credential_in_the_host_of_a_redirect_is_cut(code: Callable[[str], str], of_run: bool) -> None:
+    """A server with a name for every host may write it there, which is published as the final URL."""
+    secret = "zq7plmn4vx9kr2tb"
+    echoes, own = (
+        (Echoes([secret]), []) if of_run else (Echoes([]), [("Authorization", f"Bearer {secret}")])
+    )
+    shown = echoes.cut_url(f"http://{code(secret)}.h.test:80/f/x", "http://h.test/a", own)
+    assert code(secret) not in shown
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

@@ -249,4 +249,12 @@ KNOWN = (
         "_quoted(_as_text(value)) if set(_as_text(value)) & set(',\"\\n\\r') else _as_text(value)",
         (f"{CSV}test_quotes_behind_the_rows_that_a_reader_looks_at",),
     ),
+    Mutant(
+        "host of a URL searched for a credential as it is only",
+        "a server that writes a token in hex into the name of a host has it published",
+        "Echoes.cut",
+        "origin and not self._is_there(pattern, of_request, origin[0])",
+        "origin and not pattern.search(origin[0])",
+        ("tests/unit/test_core_redact.py::test_credential_in_the_host_of_a_redirect_is_cut",),
+    ),
 )
