@@ -240,7 +240,7 @@ class _CountedConnection:
     _entered = False
     served = 0  # responses since it was opened
     since = 0.0  # when the last request was served that was not refused
-    opened = 0.0  # when that began
+    opened = 0.0  # when it began to be opened
     refusals: RefusalRun | None = None  # from the first response on
     key = ("", 0)  # host and port, once it is connected
     good = False  # whether a request through it has succeeded, or failed for a reason of the file's
