@@ -187,7 +187,7 @@ class ConnectionBudget:
         """Count a connection to the host and port ``key``, about to be opened; make room for it."""
         per_host = self._slots.per_host if self._slots is not None else self._connections
         if self._of_host.get(key, 0) >= per_host:
-            for idle in [each for each in self.idle if each.key == key][:1]:
+            for idle in self._idle_of(key)[:1]:
                 idle.close()
         limit = self.limit
         while self.open - self.parked >= limit and self.idle:
@@ -203,7 +203,7 @@ class ConnectionBudget:
 
     def close_idle(self, key: tuple[str, int]) -> None:
         """Close the idle connections to ``key``."""
-        for idle in [each for each in self.idle if each.key == key]:
+        for idle in self._idle_of(key):
             idle.close()
 
     def leave_idle(self, key: tuple[str, int], since: float) -> None:
@@ -211,17 +211,21 @@ class ConnectionBudget:
 
         The next go to other machines, if there are.
         """
-        for idle in [each for each in self.idle if each.key == key]:
+        for idle in self._idle_of(key):
             if idle.refuses or idle.since < since:
                 idle.leave()
 
     def leave_doubtful(self, key: tuple[str, int]) -> None:
         """Close the idle connections to ``key`` on which requests are refused; see ``leave_idle``."""
-        for idle in [each for each in self.idle if each.key == key and each.is_doubtful]:
+        # All are chosen first: each that is left changes what is expected of the others.
+        for idle in [each for each in self._idle_of(key) if each.is_doubtful]:
             if idle.refuses:
                 idle.leave()
             else:
                 idle.close()  # its machine serves others
+
+    def _idle_of(self, key: tuple[str, int]) -> list[Any]:
+        return [each for each in self.idle if each.key == key]
 
     def leave(self, key: tuple[str, int]) -> None:
         """Stop counting a connection to ``key``, which was closed."""

@@ -199,19 +199,24 @@ def test_what_cannot_be_a_directory_is_refused(
         assert sorted(tmp_path.iterdir()) == before
 
 
+def by_nobody(folder: Path, dest: Path) -> subprocess.CompletedProcess[str]:
+    """Fetch a list in ``folder`` to ``dest`` as a user without rights, who may read all on the way."""
+    for directory in (folder, *folder.parents[:-2]):
+        directory.chmod(directory.stat().st_mode | 0o055)
+    (folder / "list.txt").write_text("http://127.0.0.1:9/x\n")
+    drop = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
+    argv = [*drop, *python_m(folder / "list.txt", "-o", dest)]
+    return subprocess.run(
+        argv, env=environment(), cwd="/", capture_output=True, text=True, timeout=60, check=False
+    )
+
+
 def test_a_directory_of_another_user_is_refused(tmp_path: Path) -> None:
     """A user without rights is told so, and nothing is made on the way."""
     mine = tmp_path / "mine"
     mine.mkdir(mode=0o700)
-    for directory in (tmp_path, *tmp_path.parents[:-2]):
-        directory.chmod(directory.stat().st_mode | 0o055)
-    (tmp_path / "list.txt").write_text("http://127.0.0.1:9/x\n")
-    drop = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
     for dest in (mine, mine / "x", tmp_path / "new/x"):
-        argv = [*drop, *python_m(tmp_path / "list.txt", "-o", dest)]
-        done = subprocess.run(
-            argv, env=environment(), cwd="/", capture_output=True, text=True, timeout=60, check=False
-        )
+        done = by_nobody(tmp_path, dest)
         assert done.returncode == 2, done.stderr
         assert "Permission denied; choose a directory you may write to" in one_line(done.stderr, "error")
     assert list(mine.iterdir()) == []
@@ -226,14 +231,7 @@ def test_a_destination_for_all_with_the_home_of_another_user(tmp_path: Path) -> 
     dest.chmod(0o777)
     (dest / ".downloader").chmod(0o700)
     os.chown(dest / ".downloader", 65533, 65533)
-    for directory in (tmp_path, *tmp_path.parents[:-2]):
-        directory.chmod(directory.stat().st_mode | 0o055)
-    (tmp_path / "list.txt").write_text("http://127.0.0.1:9/x\n")
-    drop = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
-    argv = [*drop, *python_m(tmp_path / "list.txt", "-o", dest)]
-    done = subprocess.run(
-        argv, env=environment(), cwd="/", capture_output=True, text=True, timeout=60, check=False
-    )
+    done = by_nobody(tmp_path, dest)
     assert done.returncode == 2, done.stderr
     says = (
         f"{dest / '.downloader'}: Permission denied; it may be another user's: give another directory with"

@@ -163,9 +163,9 @@ class BagManifests:
         if not path:
             raise Unlisted(f"the path {shown(written)} leads out of the bag")
         found = self._digests(path)
-        if not (found or self._tags.strict) and (decoded := bag_path(written)):
+        if not (found or self._tags.strict) and (others := self._digests(decoded := bag_path(written))):
             # Some tools encode a "%" in fetch.txt even so, and not in the manifests.
-            path, found = (decoded, others) if (others := self._digests(decoded)) else (path, found)
+            path, found = decoded, others
         lacking = [number for number in range(len(self._all)) if number not in found]
         if lacking and (self._tags.strict or not found):
             raise Unlisted(self._unlisted(path, lacking[0]))
