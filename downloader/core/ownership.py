@@ -6,6 +6,7 @@ An item fails as ``name-taken`` only if another item of the job is known to own 
 A claim is about one file (``file_id``): the one that was looked at when it was given. One that ``verify``
 gives is about the damaged bytes (``content_id``), whatever file has them. Where anything else has the name
 by now, the item has no claim on that: somebody has put it there meanwhile, perhaps another item of the job.
+A run that finds another file than was stored gives a claim by the time of its last change (``lost_claim``).
 
 Neither depends on the inode, which a copy of the destination does not keep, nor do some file systems; and
 bytes are the same ones where a copy, or ``touch``, has changed the time.
@@ -14,7 +15,8 @@ bytes are the same ones where a copy, or ``touch``, has changed the time.
 claim       last change of the file            decision
 ==========  =================================  =========================================================
 OWNED       at any time                        REPLACE: it is the item's own, damaged or not verified
-UNOWNED     at any time                        as --existing says: it belongs to no item of the job
+UNOWNED     at any time                        as --existing says: it belongs to no item of the job, or was
+                                               changed after the item was stored, while no run was active
 none        before the job                     as --existing says: it belongs to no item of the job
 none        during the job, before a power     REPLACE: it is not in the journal, so it is what the power
             cut, and names are unique          cut left of this item
@@ -35,6 +37,7 @@ from typing import Protocol
 import msgspec
 
 from downloader.core.item_states import OWNED, UNOWNED, UNTOUCHED, Claim
+from downloader.core.run_times import Times, covers
 from downloader.core.words import Existing
 
 __all__ = [
@@ -44,6 +47,7 @@ __all__ = [
     "file_id",
     "is_valid",
     "link_id",
+    "lost_claim",
     "rule",
     "unsettled",
 ]
@@ -77,7 +81,7 @@ class Rules(msgspec.Struct, frozen=True):
     destination was empty. ``lost_before_ns``: a file last changed before this time may be what a power
     cut left of an item; 0 if there was no power cut, or if several items can have the same name.
     ``known_before_ns``: a file last changed before this time was stored by no item since the source began
-    to be read again (--relist); 0 if that is not known.
+    to be read again (--relist); 0 if that is not known. ``runs``: when the job was active.
     ``existing``: the value of --existing. ``temporary``: prefix of temporary names, where several runs
     store into one destination. ``sole_owners``: no two items can have the same name, or nobody will search
     the journal for the owner of one. ``root``: device and inode of the destination that the run holds open;
@@ -90,6 +94,7 @@ class Rules(msgspec.Struct, frozen=True):
     temporary: str = ""
     sole_owners: bool = False
     known_before_ns: int = 0
+    runs: Times = ()
     root: tuple[int, int] = (0, 0)
 
 
@@ -130,6 +135,14 @@ def unsettled(file: int) -> int:
 def is_valid(claim: Claim, found: FileStatus) -> bool:
     """Return whether ``claim`` is about the file that has the name."""
     return claim.state in (OWNED, UNOWNED) and claim.file == file_id(found)
+
+
+def lost_claim(found: FileStatus, rules: Rules) -> int:
+    """Return the state of the claim of an item on the file that has its name and is not what was stored.
+
+    OWNED: a run, its kill or a disk may have damaged it. UNOWNED: somebody has changed it since.
+    """
+    return OWNED if covers(rules.runs, found.st_ctime_ns) else UNOWNED
 
 
 def rule(claim: Claim, found: FileStatus, rules: Rules) -> Decision:

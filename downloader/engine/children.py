@@ -13,14 +13,14 @@ __all__ = ["feeder_main", "worker_main"]
 
 
 def feeder_main(config: Config, destination: Destination) -> ChildMain:
-    """Return the main function of a feeder. Raises JournalError."""
+    """Return the main function of a feeder. Raises DestinationError, JournalError."""
     follow_journal(config, destination.journal)
-    name_key, known_before_ns = destination.name_key, destination.known_before_ns
+    name_key, rules = destination.name_key, destination.rules
 
     def main(link: object, ready: object) -> None:
         from downloader.feeder import main as feeder
 
-        feeder.run(config, name_key, link, ready, known_before_ns)  # type: ignore[arg-type]
+        feeder.run(config, name_key, link, ready, rules)  # type: ignore[arg-type]
 
     return main
 

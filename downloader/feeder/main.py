@@ -21,6 +21,7 @@ from downloader.core.item_digests import Digest, decode_digests, item_digests
 from downloader.core.item_states import OWNED, UNOWNED, Claim, claimed
 from downloader.core.listing import NO_SERVER, ONE_FILE
 from downloader.core.name_list import encode_names
+from downloader.core.ownership import Rules
 from downloader.errors import ConfigError, FetchError, SourceError, failure_kind
 from downloader.feeder.duplicates import Duplicates, open_duplicates
 from downloader.files.directory import open_home
@@ -42,19 +43,20 @@ from downloader.messages import (
     Types,
 )
 from downloader.process.channel import PlainChildLink
-from downloader.process.long_work import give_way, work_alone
+from downloader.process.long_work import Pauses, give_way, work_alone
 from downloader.sources.registry import source_kind
 from downloader.sources.slice_file import SliceLister
 from downloader.sources.source import ChecksFiles, Closes, DeclaresColumns, Fetch, Lister
+from downloader.storage.former_files import FormerFiles
 from downloader.storage.homes import home_of
 from downloader.storage.known_names import Known
 from downloader.storage.known_names import exists as is_read_again
-from downloader.storage.name_owners import file_before, is_left_as
 
 __all__ = ["check", "run"]
 
 _BEAT_EVERY = 1.0  # seconds
 _FIRST_BATCH = 32
+_NO_RULES = Rules()
 # Room in a frame for what is said of each item when it fails: its key, code and detail.
 _FAILURE_BYTES = 300
 _encode = msgspec.msgpack.Encoder().encode
@@ -65,11 +67,11 @@ def run(
     name_key: bytes,
     link: PlainChildLink,
     ready: Callable[[bool], Ready],
-    known_before_ns: int = 0,
+    rules: Rules = _NO_RULES,
 ) -> None:
     """Recall the batches that the journal has open, then read on from its cursor.
 
-    ``name_key``: see ``core.naming.url_name``. ``known_before_ns``: see ``core.ownership.Rules``. Raises
+    ``name_key``: see ``core.naming.url_name``. ``rules``: see ``core.ownership``. Raises
     SourceError when the source breaks off, ConfigError if it is found wrong before any batch is sent.
     """
     # First: this imports requests where the source is listed with it, and `ready` must check that.
@@ -94,7 +96,7 @@ def run(
             gevent.spawn(_beat, link)
         outbox = _Outbox(link, config)
         try:
-            look = _LookAhead(config, name_key, link, known_before_ns)
+            look = _LookAhead(config, name_key, link, rules)
             _obey(config, link, outbox, lister, duplicates, look)
         except ConfigError as error:
             if not outbox.sent:
@@ -183,24 +185,13 @@ class _LookAhead:
     ``cursor``: that behind the page. ``left``: how many items --limit leaves behind it, -1 for all.
     """
 
-    def __init__(self, config: Config, name_key: bytes, link: PlainChildLink, known_before_ns: int) -> None:
+    def __init__(self, config: Config, name_key: bytes, link: PlainChildLink, rules: Rules) -> None:
         self._config = config
         self._name_key = name_key
         self._link = link
-        self._known_before_ns = known_before_ns
+        self.files = FormerFiles(Path(config.local_output), config.layout, rules, Pauses())
         self.cursor = b""
         self.left = -1
-
-    def own_file(self, name: str) -> int:
-        """Return which file has that name, see ``Known``."""
-        if not self._known_before_ns:
-            return 0
-        config = self._config
-        return file_before(Path(config.local_output), name, config.layout, self._known_before_ns)
-
-    def is_left(self, name: str, file: int) -> bool:
-        """Return whether that damaged file has that name still, see ``Known``."""
-        return is_left_as(Path(self._config.local_output), name, self._config.layout, file)
 
     def items(self) -> Iterator[tuple[list[str], list[Digest]]]:
         """Yield names and digests of the items behind the page, see ``Known``."""
@@ -233,7 +224,7 @@ def _known(config: OutputOptions, seq: int, look: _LookAhead, *, unique: bool) -
     with home:
         if not is_read_again(home):
             return None
-        return Known(home, seq, look.own_file, look.is_left, None if unique else look.items)
+        return Known(home, seq, look.files, None if unique else look.items)
 
 
 class _Inbox:

@@ -30,7 +30,7 @@ from downloader.core.checksum import MOST_READ
 from downloader.core.file_errors import Step, advice, code_of, is_of_disk
 from downloader.core.item_states import NO_CLAIM, OWNED, Claim
 from downloader.core.naming import shown
-from downloader.core.ownership import Rules, file_id, unsettled
+from downloader.core.ownership import Rules, file_id, lost_claim, unsettled
 from downloader.errors import DestinationError, FetchError
 from downloader.files.directory import HOME, check_same
 from downloader.messages import Item, Lease, ResponseInfo
@@ -217,7 +217,7 @@ class FilesSink:
             return Claim(OWNED)
         # Another item may have stored it, when somebody had removed that of this one.
         sole = self.rules.sole_owners or found.st_ctime_ns < self.rules.known_before_ns
-        return Claim(OWNED, file_id(found) if sole else unsettled(file_id(found)))
+        return Claim(lost_claim(found, self.rules), file_id(found) if sole else unsettled(file_id(found)))
 
     def find_existing(self, name: str) -> tuple[int, int] | None:
         """See ``Sink``."""

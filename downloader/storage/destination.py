@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from downloader.config.config import Config
+from downloader.core import run_times
 from downloader.core.file_errors import advice
 from downloader.core.item_states import Claim
 from downloader.core.ownership import Rules
@@ -21,6 +22,7 @@ from downloader.sinks.registry import distrust, staged_in, undoer, verifier
 from downloader.sources.registry import source_kind
 from downloader.storage import known_names as known
 from downloader.storage import known_records, record_spool
+from downloader.storage.former_files import FormerFiles
 from downloader.storage.fsync import boot_id, syncfs
 from downloader.storage.homes import (
     PLAN,
@@ -132,7 +134,9 @@ class Destination:
         self.job, self.name_key = agreement.agree_on_key(job)
         if has_shards(config):
             self.journal.shards.inspect(expected=True)
-        self.journal.run(boot)
+        runs = self.journal.runs or (((0, 0),) if self.resumed else ())  # an earlier version has none
+        self._runs = run_times.begin(runs, self._active_at())
+        self.journal.run(boot, self._runs)
         undo = undoer(
             *(config.store, Path(config.local_output), config.sink_kind.identity(config), self._prefix)
         )
@@ -269,7 +273,8 @@ class Destination:
     def close(self) -> None:
         """Close the journal and release the lock."""
         with self._opened, contextlib.suppress(JournalError):
-            self.journal.run("")  # on failure, this run counts as interrupted
+            # On failure, this run counts as interrupted.
+            self.journal.run("", run_times.end(self._runs, self._active_at()))
 
     def _read_again(self) -> None:
         """Let the source be read from its beginning, unless an interrupted run has begun that already.
@@ -359,6 +364,7 @@ class Destination:
         return Rules(
             *(self.job.foreign_before_ns, lost_before, config.existing, self._prefix, sole),
             known_before_ns=self.known_before_ns,
+            runs=self._runs,
             root=(found.st_dev, found.st_ino),
         )
 
@@ -368,16 +374,27 @@ class Destination:
         # Runs with journals of their own may share a destination; their temporary names must differ.
         return temporary_prefix(self.home) if self._apart else ""
 
+    def _active_at(self) -> int:
+        """The time now, by the clock that stamps files; by that of the journal where DEST takes none."""
+        config = self._config
+        if self._apart and not config.is_bucket:
+            with contextlib.suppress(OSError):
+                return clock_of(config.local_output)
+        with contextlib.suppress(OSError):
+            os.utime(self.lock_fd)
+        return os.fstat(self.lock_fd).st_ctime_ns
+
     def settle_names(self) -> dict[int, dict[int, Claim]]:
         """See ``name_owners.settle_contested``."""
         if self._config.slice or has_shards(self._config):
             return {}  # the owner may be in another slice; no file has the name of an item
+        former = FormerFiles(self.root, self._config.layout, self.rules)
         return settle_contested(
             self.journal,
             self.root,
             self._config.layout,
             self.job.lost_before_ns,
-            functools.partial(known.among, self.home),
+            functools.partial(known.among, self.home, former),
         )
 
     def config_of_job(self) -> Config:

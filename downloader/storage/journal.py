@@ -31,6 +31,7 @@ from downloader.core.item_states import (
 from downloader.core.limits import MOST_BATCH_ITEMS
 from downloader.core.name_list import decode_names
 from downloader.core.naming import is_keyed
+from downloader.core.run_times import Times
 from downloader.errors import UNDECODABLE, JournalError, failure_kind
 from downloader.files.directory import Directory, Entry
 from downloader.messages import Batch, BatchDone, Failure, Narrowed, Tally
@@ -155,6 +156,7 @@ class Journal:
             raise rows.damaged("what is known of the job is missing")
         for key in _NUMBERS:
             self._number(key)
+        _ = self.runs
         self.shards.inspect(expected=False)
 
     def begin(self, job: JobSpec, *, anew: bool = False) -> None:
@@ -223,13 +225,22 @@ class Journal:
         """Boot in which a run was started and not ended; "" if there is none."""
         return self._get("running") or ""
 
-    def run(self, boot: str) -> None:
-        """Record that a run is active in ``boot``; "": that it has ended.
+    @property
+    def runs(self) -> Times:
+        """When the job was active; () if it is new, or of a version that did not record it."""
+        try:
+            return msgspec.json.decode(self._get("runs") or "[]", type=Times)
+        except UNDECODABLE as error:
+            raise self._rows.damaged(error) from error
+
+    def run(self, boot: str, runs: Times) -> None:
+        """Record that a run is active in ``boot``, "": that it has ended, and when the job was active.
 
         This is synced in any case: a power cut may lose all later writes, but not this one.
         """
-        with self._rows.synced():
+        with self._rows.synced(), self._rows.transaction():
             self._put("running", boot)
+            self._put("runs", msgspec.json.encode(runs).decode())
 
     @property
     def unsynced(self) -> bool:

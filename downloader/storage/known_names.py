@@ -43,6 +43,7 @@ from downloader.files.database import MOVE_AWAY, connect, has_table, replace, tr
 from downloader.files.database import remove as remove_database
 from downloader.files.directory import Directory
 from downloader.messages import Item
+from downloader.storage.former_files import FormerFiles
 from downloader.storage.journal import Journal
 
 __all__ = ["Known", "among", "exists", "has_keyed", "remove", "write"]
@@ -157,8 +158,8 @@ def has_keyed(home: Directory) -> bool:
         )
 
 
-def among(home: Directory, names: Collection[str]) -> set[str]:
-    """Return those of ``names`` under which an earlier pass has stored a file, not kept one.
+def among(home: Directory, files: FormerFiles, names: Collection[str]) -> set[str]:
+    """Return those of ``names`` under which a file is that an earlier pass has stored, not one of the user.
 
     Raises JournalError.
     """
@@ -171,9 +172,12 @@ def among(home: Directory, names: Collection[str]) -> set[str]:
             name
             for name in names
             for table in tables
-            if database.execute(
-                f"SELECT 1 FROM {table} WHERE name = ? AND (state < 0 OR NOT state & {FOREIGN})", (name,)
-            ).fetchone()
+            if any(
+                not files.is_of_user(name, state, crc)
+                for state, crc in database.execute(
+                    f"SELECT state, crc FROM {table} WHERE name = ?", (name,)
+                ).fetchall()
+            )
         }
 
 
@@ -181,9 +185,7 @@ class Known:
     """An open table of names. Every method raises JournalError if SQLite fails.
 
     ``seq`` is the number of the next batch. Entries used for that batch and later ones become available
-    again: the process that used them died before these batches were in the journal. ``own_file``: returns
-    which file has a name, if it was there before the source was read again, else 0. ``is_left``: returns
-    whether what a claim on a damaged file is about has that name still. ``ahead``: yields the
+    again: the process that used them died before these batches were in the journal. ``ahead``: yields the
     names and digests of the items behind the batch that is looked up, once; it raises SourceError or
     ConfigError if it cannot. None: no two items have one name.
     """
@@ -192,12 +194,10 @@ class Known:
         self,
         home: Directory,
         seq: int,
-        own_file: Callable[[str], int],
-        is_left: Callable[[str, int], bool],
+        files: FormerFiles,
         ahead: Callable[[], Iterable[tuple[Sequence[str], Sequence[Digest]]]] | None,
     ) -> None:
-        self._own_file = own_file
-        self._is_left = is_left
+        self._files = files
         self._ahead = ahead
         self._is_known_ahead: bool | None = True if ahead is None else None
         self._path = home / _NAME
@@ -235,7 +235,7 @@ class Known:
                 if item.fault:
                     continue
                 found = self._known(seq, index, item, digest)
-                if found is None and self._own_file(item.name):
+                if found is None and self._files.find(item.name):
                     if self._is_known_ahead is None:
                         self._look_ahead([each.name for each in items], digests)
                     found = self._superseding(seq, index, item.name)
@@ -267,8 +267,10 @@ class Known:
         has_sum = not item.checksum or may_be_of(checksum, item.checksum)
         agrees = has_sum and item.size in (-1, size)
         if state == OWNED or not agrees:
-            lost = UNOWNED if self._is_of_user(item.name, state, crc) else OWNED
-            return (lost, self._own_file(item.name)) if len(rows) == 1 else (UNTOUCHED, 0)
+            if len(rows) > 1:
+                return UNTOUCHED, 0
+            lost = UNOWNED if self._files.is_of_user(item.name, state, crc) else OWNED
+            return lost, self._files.find(item.name)
         return (state if len(rows) == 1 else intent(size, flags)), crc
 
     def _superseding(self, seq: int, index: int, name: str) -> tuple[int, int] | None:
@@ -282,14 +284,8 @@ class Known:
         if not self._is_known_ahead or any(row[2:] not in ((None, None), (seq, index)) for row in rows):
             return None
         self._database.execute("UPDATE item SET seq = ?, idx = ? WHERE name = ?", (seq, index, name))
-        kept = all(self._is_of_user(name, *row[:2]) for row in rows)
-        return UNOWNED if kept else OWNED, self._own_file(name)
-
-    def _is_of_user(self, name: str, state: int, crc: int) -> bool:
-        """Return whether the file of an item is a kept one, or in the place of one that was damaged."""
-        if state != OWNED:
-            return bool(decoded(state)[1] & FOREIGN)
-        return crc != 0 and not self._is_left(name, crc)
+        kept = all(self._files.is_of_user(name, *row[:2]) for row in rows)
+        return UNOWNED if kept else OWNED, self._files.find(name)
 
     def _look_ahead(self, names: Sequence[str], digests: Sequence[Digest]) -> None:
         """Mark which items the source still has: those of this batch, ``names``, and of all behind it."""

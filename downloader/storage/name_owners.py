@@ -29,9 +29,7 @@ from downloader.storage.journal import Journal
 __all__ = [
     "CHUNK",
     "damaged_at",
-    "file_before",
     "is_left",
-    "is_left_as",
     "settle_contested",
     "settle_damaged",
 ]
@@ -174,20 +172,6 @@ def is_left(root: Path, where: str, file: int) -> bool:
     """
     found = _file_at(root / where)
     return not found or file == found or (file != 0 and file == damaged_at(root, where))
-
-
-def is_left_as(root: Path, name: str, layout: str, file: int) -> bool:
-    """Return the same for the item ``name``, whether or not the claim is valid yet."""
-    return not is_inside(where := place(name, layout)) or is_left(root, where, file | 1)
-
-
-def file_before(root: Path, name: str, layout: str, before_ns: int) -> int:
-    """Return which file has the name of an item, 0 if none has that was last changed before that time."""
-    try:
-        found = os.lstat(root / where) if is_inside(where := place(name, layout)) else None
-    except OSError:
-        return 0
-    return file_id(found) if found is not None and found.st_ctime_ns < before_ns else 0
 
 
 def _file_at(path: Path) -> int:

@@ -52,6 +52,7 @@ from downloader.config.config import Config
 from downloader.config.slice_context import SliceContext
 from downloader.engine.children import feeder_main
 from downloader.messages import Batch, Continue, Credit, Ended, Finish, Heartbeat, Item, Ready
+from downloader.core.ownership import Rules
 from downloader.process.spawn import fork
 from downloader.sources.slice_file import write_items
 
@@ -63,7 +64,7 @@ with open(path, "wb") as file:
         file.writelines(b"http://host.test/%d\\n" % number for number in range(7))
 source = {"source": "http://host.test", "slice": SliceContext(path)} if of_slice else {"source": path}
 config = Config(output="out", **source)
-nowhere = SimpleNamespace(name_key=b"", journal=None, known_before_ns=0)
+nowhere = SimpleNamespace(name_key=b"", journal=None, rules=Rules())
 child = fork(feeder_main(config, nowhere), plain=True)
 kinds, counts = [], []
 

@@ -180,6 +180,87 @@ def test_file_that_was_edited_since_verify_is_the_users_at_relist(
     assert report["failed_by_error"] == ({"file-exists": 1} if existing == "fail" else {})
 
 
+@pytest.mark.parametrize("row", ["as before", "other URL", "other size"])
+@pytest.mark.parametrize("edit", [EDITED, "/A", ""])
+@pytest.mark.parametrize("existing", ["keep", "fail", "replace"])
+def test_stored_file_that_was_edited_after_the_run_is_the_users_at_relist(
+    run_downloader: Run, tmp_path: Path, existing: str, edit: str, row: str
+) -> None:
+    """Also one of the same size. A row that has changed is fetched where its file is as it was stored."""
+    dest, rows, path, end = tmp_path / "d", tmp_path / "l.jsonl", "/", ""
+    with Server(default=lambda request: ok(f"{request.target}{end}".encode())) as server:
+
+        def write(path: str, **more: object) -> None:
+            made = ({"url": f"{server.url}{path}{name}", "name": name, **more} for name in "abc")
+            rows.write_text("".join(f"{json.dumps(each)}\n" for each in made))
+
+        write("/")
+        argv = (rows, "-o", dest, "--existing", existing, *ONE)
+        report_with(run_downloader(*argv))
+        (dest / "a").write_text(edit)
+        (dest / "b").unlink()
+        if row == "other URL":
+            write(path := "/new/")
+        elif row == "other size":
+            end = " is longer"
+            write(path, size=len(f"/a{end}"))
+        report = report_with(run_downloader(*argv, "--relist"), int(existing == "fail"))
+    assert {name: (dest / name).read_text() for name in "abc"} == {
+        "a": f"{path}a{end}" if existing == "replace" else edit,
+        "b": f"{path}b{end}",
+        "c": f"{path}c{end}",
+    }
+    assert report["replaced"] == (existing == "replace")
+    assert report["failed_by_error"] == ({"file-exists": 1} if existing == "fail" else {})
+    if existing == "keep":
+        assert run_downloader("verify", dest).returncode == 0
+
+
+@pytest.mark.parametrize("existing", ["keep", "fail", "replace"])
+def test_stored_file_that_was_edited_after_a_run_is_the_users_when_its_batch_goes_on(
+    run_downloader: Run, start: Start, tmp_path: Path, existing: str
+) -> None:
+    """Its batch was not finished when Ctrl-C ended the run."""
+    dest, gate = tmp_path / "d", Gate()
+    with Server(routes={"/a": ok(b"a of the server"), "/z": gate}) as server:
+        argv = (list_of(server, tmp_path / "l.csv", "a", "z"), "-o", dest, "--existing", existing, *ONE)
+        job = start(*argv)
+        gate.reached()
+        job.until((dest / "a").exists)
+        job.kill(signal.SIGINT)
+        assert job.wait() == 130
+        (dest / "a").write_text(EDITED)
+        gate.open()
+        report = report_with(run_downloader(*argv), int(existing == "fail"))
+    assert report["replaced"] == (existing == "replace")
+    assert (dest / "a").read_text() == ("a of the server" if existing == "replace" else EDITED)
+
+
+@pytest.mark.parametrize("ends", ["killed", "by itself"])
+def test_stored_file_that_is_damaged_while_a_run_is_active_is_fetched_again(
+    run_downloader: Run, start: Start, tmp_path: Path, ends: str
+) -> None:
+    """As where its disk fails; what happens after a kill counts as well: nobody knows when it was."""
+    dest, gate = tmp_path / "d", Gate()
+    with Server(routes={"/a": ok(b"a of the server"), "/z": gate}) as server:
+        argv = (list_of(server, tmp_path / "l.csv", "a", "z"), "-o", dest, "--existing", "keep", *ONE)
+        job = start(*argv)
+        gate.reached()
+        job.until((dest / "a").exists)
+        if ends == "by itself":
+            (dest / "a").write_text("")
+            gate.open()
+            assert job.wait() == 0
+        else:
+            job.kill()
+            job.alone()
+            (dest / "a").write_text("")
+            gate.open()
+        report = report_with(run_downloader(*argv, "--relist"))
+    assert (report["stored"], report["replaced"]) == (1 + (ends == "killed"), 0)
+    assert (dest / "a").read_text() == "a of the server"
+
+
 @pytest.mark.parametrize("existing", ["keep", "fail"])
 def test_damaged_file_that_is_a_link_is_known_by_where_it_leads(
     run_downloader: Run, tmp_path: Path, existing: str

@@ -50,13 +50,14 @@ import json, sys
 from multiprocessing.connection import wait
 from types import SimpleNamespace
 from downloader.config.config import Config
+from downloader.core.ownership import Rules
 from downloader.engine.children import feeder_main
 from downloader.feeder import main
 from downloader.messages import Batch, Continue, Credit
 from downloader.process.spawn import fork
 
 main._BEAT_EVERY = 0.1
-destination = SimpleNamespace(name_key=b"", journal=None, known_before_ns=0)
+destination = SimpleNamespace(name_key=b"", journal=None, rules=Rules())
 child = fork(feeder_main(Config(source=sys.argv[1], output="out"), destination), plain=True)
 child.link.send(Credit(9))
 child.link.send(Continue(b"", 0, 0))

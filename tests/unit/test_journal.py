@@ -173,12 +173,12 @@ def test_failed_sync_leaves_nothing_published_in_open_batches(journal: Journal) 
 def test_running_boot_is_recorded(tmp_path: Path) -> None:
     first = Journal(open_home(tmp_path))
     assert first.running == ""
-    first.run("this boot")
+    first.run("this boot", ((1, 0),))
     # Killed: nothing is closed.
     second = Journal(open_home(tmp_path), durable=True)
-    assert second.running == "this boot"
-    second.run("")
-    assert first.running == ""
+    assert (second.running, second.runs) == ("this boot", ((1, 0),))
+    second.run("", ((1, 2),))
+    assert (first.running, first.runs) == ("", ((1, 2),))
     second.close()
     first.close()
 

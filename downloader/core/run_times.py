@@ -1,0 +1,38 @@
+"""Keep the times of the runs of a job, in which files of its items may have changed.
+
+They are pairs of ns, by the file system's clock: when a run began, and when it ended, 0 if it has not. What
+a run, its kill, a power cut or a failing disk has left of an item was last changed in the time of a run, or
+before any is known; what was last changed between two runs somebody else has changed.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Times", "begin", "covers", "end"]
+
+Times = tuple[tuple[int, int], ...]
+
+_MOST = 100  # beyond, the two oldest count as one
+
+
+def begin(times: Times, now_ns: int) -> Times:
+    """Return ``times`` with a run that begins now. One that was killed lasts until then.
+
+    ``times`` that are empty are those of a new job.
+    """
+    times = (*end(times, now_ns), (now_ns, 0))
+    while len(times) > _MOST:
+        (first, _), (_, last), *others = times
+        times = ((first, last), *others)
+    return times
+
+
+def end(times: Times, now_ns: int) -> Times:
+    """Return ``times`` with the run that goes on ended now."""
+    return tuple((began, ended or max(began, now_ns)) for began, ended in times)
+
+
+def covers(times: Times, changed_ns: int) -> bool:
+    """Return whether a run was active at ``changed_ns``, or may have been: none is known."""
+    return not times or any(
+        began <= changed_ns and (not ended or changed_ns <= ended) for began, ended in times
+    )
