@@ -11,12 +11,17 @@ __all__ = ["NameTaken", "give_name"]
 
 
 class NameTaken(DestinationError):
-    """A file of somebody else has a name that is needed, and may not be replaced."""
+    """A file of somebody else has a name that is needed, and may not be replaced.
 
-    def __init__(self, root: str, name: str) -> None:
+    ``by_job``: it is one of another job of this program, whatever --existing says.
+    """
+
+    def __init__(self, root: str, name: str, *, by_job: bool = False) -> None:
+        which = "of another job that stores there, too" if by_job else "which is not of this job"
+        why = "" if by_job else " (--existing)"
+        remedy = "give this job another -o and --journal, or move it away" if by_job else "move it away"
         super().__init__(
-            f"{root} has {name}, which is not of this job and stays (--existing); move it away, and run "
-            "the same command again"
+            f"{root} has {name}, {which}, and stays{why}; {remedy}, and run the same command again"
         )
 
 

@@ -20,8 +20,8 @@ import pytest
 from bucket_server import KEY, SECRET, BucketServer, servers, set_credentials
 from harness import DevServer, Job, slow_but
 from refusing_bucket import Refusing
+from servers import Request, Until, ok, status
 from servers import Server as HttpServer
-from servers import ok, status
 from shard_parts import Shards, examples, failed, publishing
 
 from downloader.core.bucket_access import BucketAccess
@@ -230,6 +230,39 @@ def test_run_into_a_bucket_is_killed_and_resumed(
     assert (again["requests"], again["exit_code"]) == (0, 0)
     verify = ("verify", "s3://shards/run", "--journal", journal, *argv[-5:-1])
     assert run_downloader(*verify).stdout == "2,500 of 2,500 files agree with the journal\n"
+
+
+def test_shard_of_another_run_with_this_prefix_is_not_replaced(
+    server: BucketServer,
+    start: Callable[..., Job],
+    run_downloader: Callable[..., subprocess.CompletedProcess[str]],
+    tmp_path: Path,
+) -> None:
+    """Nothing locks a bucket. Both runs begin before there is a shard, each with a journal of its own."""
+    asked, opened = threading.Event(), threading.Event()
+
+    def held(request: Request) -> Any:
+        asked.set()
+        return [Until(opened), *ok(b"late")]
+
+    with HttpServer(default=lambda request: ok(request.target.encode()), routes={"/held": held}) as files:
+
+        def argv(which: str, *targets: str) -> tuple[Any, ...]:
+            source = tmp_path / f"{which}.txt"
+            source.write_text("".join(f"{files.url}/{target}\n" for target in targets))
+            where = ("-o", "s3://shards/two", "--journal", tmp_path / which, "--store", "tar")
+            return (source, *where, "--endpoint-url", server.url, "--region", "us-east-1")
+
+        late = start(*argv("late", "held", "other"))
+        assert asked.wait(30)
+        first = run_downloader(*argv("first", "a", "b"))
+        assert first.returncode == 0, first.stderr
+        stored = server.objects("two")
+        opened.set()
+        assert late.wait() == 4
+    assert "s3://shards/two has 00000" in late.err
+    assert "of another job" in late.err
+    assert server.objects("two") == stored
 
 
 @pytest.mark.parametrize("form", slow_but([("tar-crc32",)], ["tar", "tar-crc32", "parquet"]))

@@ -47,7 +47,8 @@ class PublisherSettings(msgspec.Struct, frozen=True):
     the tool's own files, on the same machine. ``store``: tar or parquet. ``compression``: none, gz or zst.
     ``max_size``: --shard-size, in bytes. ``reproducible``: samples are in the order of their keys, with
     times of 0. ``access``: to a bucket. ``hashed``: shards have an MD5. ``stall_timeout``: see ``Config``.
-    ``existing``: see --existing. ``which``: device and inode of ``root``, see ``core.ownership.Rules``.
+    ``existing``: see --existing. ``of_slice``: ``root`` is that of an attempt at a slice.
+    ``which``: device and inode of ``root``, see ``core.ownership.Rules``.
     """
 
     root: str
@@ -60,6 +61,7 @@ class PublisherSettings(msgspec.Struct, frozen=True):
     hashed: bool = True
     stall_timeout: float = 30.0
     existing: str = "replace"
+    of_slice: bool = False
     which: tuple[int, int] = (0, 0)
 
 

@@ -211,6 +211,7 @@ class ShardKind:
             stall_timeout=config.stall_timeout,
             # An attempt at a slice has a directory of its own; what is in DEST is looked at later.
             existing="replace" if config.slice else config.existing,
+            of_slice=bool(config.slice),
             which=rules.root,
         )
         return ShardSink(home, settings, options, again=config.slice.again)

@@ -126,4 +126,14 @@ KNOWN = (
         "pass",
         (f"{INDEXES}test_a_run_says_that_it_cannot_write_them_again[lost]",),
     ),
+    Mutant(
+        "a shard of another job in a bucket is replaced",
+        "two runs under one prefix replace each other's shards, both with 0",
+        "Bucket._publish",
+        "found is not None and found[1] and (not is_ours) and (not self._of_slice)",
+        "False",
+        (
+            "tests/integration/test_shard_bucket.py::test_shard_of_another_run_with_this_prefix_is_not_replaced[moto]",
+        ),
+    ),
 )

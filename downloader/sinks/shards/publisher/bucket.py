@@ -45,6 +45,7 @@ class Bucket:
         (self.home / STATS).make_directory()
         self.root = settings.root
         self.store = open_bucket(settings.root, settings.access)
+        self._of_slice = settings.of_slice
 
     def temporary(self, name: str) -> Entry:
         return self.home / f"{PUBLISHING}{name}"
@@ -71,6 +72,9 @@ class Bucket:
         if found == (size, digest):
             return False
         is_ours = found is not None and ours.has_digest(name, *found)
+        if found is not None and found[1] and not is_ours and not self._of_slice:
+            # Nothing locks a bucket. None was there when this job began, and it is no file of the user's.
+            raise NameTaken(self.root, name, by_job=True)
         if existing != "replace" and not is_ours and (found is not None or size <= _CHUNK):
             raise NameTaken(self.root, name)
         self._put(file, name, digest)
