@@ -19,7 +19,7 @@ from diagnostics.source_places import Spot, ending, is_own, short, where
 from diagnostics.verdict import Judgement, judge, least_slope
 from downloader.core.redact import redact
 
-__all__ = ["settled", "shown", "unlike"]
+__all__ = ["settled", "shown", "unlike", "waited_elsewhere"]
 
 _WATCH = "`watch -- COMMAND` in place of the check shows what holds its hub"
 _ADVICE = "name a fetch that its greenlets call, a function of one URL: --app MODULE:CALLABLE"
@@ -93,7 +93,7 @@ def unlike(case: Case, cause: str) -> str:
             f" no other; {name}, which it does not use, is concurrent; {_WATCH}, or {_ADVICE}"
         )
     sharing = case.observation.result.get("sharing") or {"evidence": "", "seen": 0, "waiting": []}
-    seen, held, using = sharing["seen"], sharing["waiting"], sharing.get("using", 0)
+    seen, held = sharing["seen"], sharing["waiting"]
     verdict = case.judgement.verdict
     if verdict == "serialized" and sharing["evidence"] == "own" and cause in _TURNS:
         return (
@@ -107,15 +107,21 @@ def unlike(case: Case, cause: str) -> str:
             "no verdict: requests wait for each other in what the client does, and"
             f" {who}{_at(case.observation)}; {_ADVICE}"
         )
-    through = (using + len(held)) / max(1, using)
-    if verdict == "concurrent" and len(held) >= _SOME and through >= least_slope(using + len(held)):
-        who = "threads of the pool" if case.in_threads else "greenlets"
-        return (
-            f"no verdict: through the client HTTPS is concurrent, but {len(held)} {who} waited"
-            f"{case.at(held[0])}{_around(case, held[0])} while {using} used one; let them fetch without"
-            f" waiting there, or {_ADVICE}"
-        )
+    if verdict == "concurrent" and (waited := waited_elsewhere(case)):
+        return f"no verdict: through the client HTTPS is concurrent, but {waited}, or {_ADVICE}"
     return ""
+
+
+def waited_elsewhere(case: Case) -> str:
+    """Return where most greenlets waited that were to fetch, outside of the client; "" if they did not."""
+    sharing = case.observation.result.get("sharing") or {"waiting": []}
+    held, using = sharing["waiting"], sharing.get("using", 0)
+    through = (using + len(held)) / max(1, using)
+    if len(held) < _SOME or through < least_slope(using + len(held)):
+        return ""
+    who = "threads of the pool" if case.in_threads else "greenlets"
+    at = f"{case.at(held[0])}{_around(case, held[0])}"
+    return f"{len(held)} {who} waited{at} while {using} used one; let them fetch without waiting there"
 
 
 def _around(case: Case, spot: Spot) -> str:

@@ -198,7 +198,7 @@ class Remedy:
     """A remedy that was tried, and its result.
 
     ``line``: the code to write; ``where``: the line that it goes in front of, or replaces; ``why``: the
-    reason where it did not help; ``wall_s``: None where it ended in an error.
+    reason where it did not help, or not alone; ``wall_s``: None where it ended in an error.
     """
 
     code: str
@@ -208,6 +208,13 @@ class Remedy:
     line: str = ""
     where: str = ""
     why: str = ""
+
+    @property
+    def again(self) -> str:
+        """Return what it came to when it was measured again; "" if that ended in an error."""
+        if self.wall_s is None:
+            return ""
+        return f"measured again: {self.wall_s:.2f} s{', ' + self.why if self.why else ''}"
 
     @property
     def was_tried(self) -> bool:

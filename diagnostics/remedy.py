@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from diagnostics import predicates, source_places, start_remedies
+from diagnostics.both_ways import waited_elsewhere
 from diagnostics.errors import ProbeError
 from diagnostics.evidence import Case
 from diagnostics.model import NOT_MEASURED, Observation, Remedy
@@ -349,6 +350,11 @@ def _measured(
                 opened = None if case.judgement.delay else opening(case.question, seen)
                 wall = round(opened or judgement.wall, 3) if verdict != "error" else None
                 why = {"serialized": "still serialized", "error": judgement.error}.get(verdict, "")
+                # What was measured is the client: what the program does around its calls remains.
+                if verdict == "concurrent" and (
+                    waited := waited_elsewhere(Case(case.question, seen, judgement))
+                ):
+                    why = f"but {waited}, too"
     # What was measured is the unpacked file, and the next start may unpack it once more.
     again_packed = ", then pack the program again" if case.packed and "file" in plan.place else ""
     where = f"{plan.where}{again_packed}"

@@ -82,11 +82,10 @@ def headline(found: Diagnosis) -> str:
 
 def _remedies(found: Diagnosis, console: Console) -> None:
     for number, remedy in enumerate(found.remedies, 1):
-        again = f"measured again: {remedy.wall_s:.2f} s" if remedy.wall_s is not None else ""
         head = "fix   " if number == 1 else "      "
         console.print(
             Text.assemble(
-                (head, "bold"), f"{number}. ", (remedy.line, "cyan"), f"   {remedy.where}   {again}"
+                (head, "bold"), f"{number}. ", (remedy.line, "cyan"), f"   {remedy.where}   {remedy.again}"
             )
         )
 

@@ -65,7 +65,7 @@ def _message(found: Diagnosis, cause: Cause) -> str:
     at = f" at {cause.where}" if cause.where else ""
     lines = [f"{cause.code}{at}: {cause.summary}", *cause.evidence, *cause.explanation.strip().splitlines()]
     for remedy in found.remedies:
-        again = f" (measured again: {remedy.wall_s:.2f} s)" if remedy.wall_s is not None else ""
+        again = f" ({remedy.again})" if remedy.again else ""
         lines.append(f"fix: {remedy.line}   {remedy.where}{again}")
     return "\n".join(lines)
 

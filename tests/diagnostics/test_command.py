@@ -6,6 +6,26 @@ import sys
 
 from program_parts import INJECT
 
+UNPATCHED_AND_LOCKED = """
+import requests
+from gevent import monkey; monkey.patch_all(socket=False)
+import gevent
+from gevent.lock import BoundedSemaphore
+from requests.adapters import HTTPAdapter
+
+session, lock = requests.Session(), BoundedSemaphore(1)
+session.mount("https://", HTTPAdapter(pool_maxsize=20))
+
+def fetch(number):
+    try:
+        with lock:
+            session.get("https://localhost:9/")  # nothing listens there
+    except requests.ConnectionError:
+        pass
+
+gevent.joinall([gevent.spawn(fetch, number) for number in range(10)])
+"""
+
 
 def test_probed_at_the_end_with_its_session(run, write):
     text = """
@@ -57,6 +77,20 @@ def test_probed_at_the_end_with_remedies(run, write):
     assert answer.cause == ("pyopenssl-unpatched-select", "app.py:4"), answer
     codes = [each["code"] for each in answer.json["remedies"]]
     assert codes == ["patch-all-first", "extract-pyopenssl", "patch-select", "no-injection"]
+
+
+def test_remedy_says_what_remains_of_the_programs_own(run, write):
+    """What is measured is the client; a lock around its calls would let one greenlet fetch at a time."""
+    write("app", UNPATCHED_AND_LOCKED)
+    answer = run("--json", "--fix", "--", sys.executable, "app.py")
+    assert (answer.code, answer.json["causes"][0]["code"]) == (3, "patched-too-late"), answer
+    first = answer.json["remedies"][0]
+    assert (first["code"], first["verdict"]) == ("patch-all-first", "concurrent")
+    assert "greenlets waited at app.py:13 while 1 used one" in first["why"]
+    free = UNPATCHED_AND_LOCKED.replace("with lock:", "if True:")
+    write("app", free)
+    answer = run("--json", "--fix", "--", sys.executable, "app.py")
+    assert answer.json["remedies"][0]["why"] == ""
 
 
 def test_probed_in_the_worker_of_a_forking_server(run, write):

@@ -783,6 +783,14 @@ KNOWN = (
         ),
     ),
     Mutant(
+        "what a remedy leaves of the program's own is not told",
+        "a remedy is said to make a program concurrent that fetches one at a time behind its own lock",
+        "_measured",
+        "verdict == 'concurrent' and (waited := waited_elsewhere(Case(case.question, seen, judgement)))",
+        "(waited := '')",
+        ("tests/diagnostics/test_command.py::test_remedy_says_what_remains_of_the_programs_own",),
+    ),
+    Mutant(
         "who waits to be woken polls as often as its wait is long",
         "a command with one slot behind Condition.wait(30) ends after 38 s, without a place",
         "_wait",
