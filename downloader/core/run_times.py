@@ -7,11 +7,12 @@ before any is known; what was last changed between two runs somebody else has ch
 
 from __future__ import annotations
 
-__all__ = ["Times", "begin", "covers", "end"]
+__all__ = ["MOST", "Times", "begin", "covers", "end"]
 
 Times = tuple[tuple[int, int], ...]
 
-_MOST = 100  # beyond, the two oldest count as one
+MOST = 100
+"""Runs whose times are kept; the oldest count as one."""
 
 
 def begin(times: Times, now_ns: int) -> Times:
@@ -20,10 +21,8 @@ def begin(times: Times, now_ns: int) -> Times:
     ``times`` that are empty are those of a new job.
     """
     times = (*end(times, now_ns), (now_ns, 0))
-    while len(times) > _MOST:
-        (first, _), (_, last), *others = times
-        times = ((first, last), *others)
-    return times
+    oldest, others = times[: 1 - MOST], times[1 - MOST :]
+    return ((oldest[0][0], oldest[-1][1]), *others) if len(times) > MOST else times
 
 
 def end(times: Times, now_ns: int) -> Times:

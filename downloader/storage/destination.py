@@ -15,6 +15,7 @@ from downloader.core import run_times
 from downloader.core.file_errors import advice
 from downloader.core.item_states import Claim
 from downloader.core.ownership import Rules
+from downloader.core.run_times import Times
 from downloader.errors import ConfigError, DestinationError, DownloaderError, JournalError
 from downloader.files.directory import Entry, MissingHome, displaced, is_at
 from downloader.messages import Tally
@@ -134,8 +135,7 @@ class Destination:
         self.job, self.name_key = agreement.agree_on_key(job)
         if has_shards(config):
             self.journal.shards.inspect(expected=True)
-        runs = self.journal.runs or (((0, 0),) if self.resumed else ())  # an earlier version has none
-        self._runs = run_times.begin(runs, self._active_at())
+        self._runs = self._begin_run()
         self.journal.run(boot, self._runs)
         undo = undoer(
             *(config.store, Path(config.local_output), config.sink_kind.identity(config), self._prefix)
@@ -374,10 +374,20 @@ class Destination:
         # Runs with journals of their own may share a destination; their temporary names must differ.
         return temporary_prefix(self.home) if self._apart else ""
 
+    def _begin_run(self) -> Times:
+        """Return ``Rules.runs`` of this run.
+
+        That of a slice does not know when the attempts before it were active, on other machines.
+        """
+        if self._config.slice:
+            return ()
+        of_earlier_version = ((0, 0),) if self.resumed else ()
+        return run_times.begin(self.journal.runs or of_earlier_version, self._active_at())
+
     def _active_at(self) -> int:
         """The time now, by the clock that stamps files; by that of the journal where DEST takes none."""
         config = self._config
-        if self._apart and not config.is_bucket:
+        if self._apart and not config.is_bucket and self.displaced() is None:
             with contextlib.suppress(OSError):
                 return clock_of(config.local_output)
         with contextlib.suppress(OSError):

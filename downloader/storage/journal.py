@@ -10,7 +10,7 @@ Checksums and counts (``table``) detect a damaged journal, which is then not use
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -31,7 +31,7 @@ from downloader.core.item_states import (
 from downloader.core.limits import MOST_BATCH_ITEMS
 from downloader.core.name_list import decode_names
 from downloader.core.naming import is_keyed
-from downloader.core.run_times import Times
+from downloader.core.run_times import MOST, Times
 from downloader.errors import UNDECODABLE, JournalError, failure_kind
 from downloader.files.directory import Directory, Entry
 from downloader.messages import Batch, BatchDone, Failure, Narrowed, Tally
@@ -68,6 +68,8 @@ _NAME_TAKEN = "name-taken"
 
 _KEYS = ("job", "ended", "running", "unsynced")  # each has a row from the start
 _NUMBERS = ("relisted", "doubtful")
+_Time = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+_Times = Annotated[tuple[tuple[_Time, _Time], ...], msgspec.Meta(max_length=MOST)]
 _DIGITS = 19  # of a number that is recorded of the job: a time in ns
 _UNFINISHED = "(done = 0 OR failed > 0)"
 
@@ -229,7 +231,7 @@ class Journal:
     def runs(self) -> Times:
         """When the job was active; () if it is new, or of a version that did not record it."""
         try:
-            return msgspec.json.decode(self._get("runs") or "[]", type=Times)
+            return msgspec.json.decode(self._get("runs") or "[]", type=_Times)
         except UNDECODABLE as error:
             raise self._rows.damaged(error) from error
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -216,14 +218,16 @@ def test_stored_file_that_was_edited_after_the_run_is_the_users_at_relist(
         assert run_downloader("verify", dest).returncode == 0
 
 
+@pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("existing", ["keep", "fail", "replace"])
 def test_stored_file_that_was_edited_after_a_run_is_the_users_when_its_batch_goes_on(
-    run_downloader: Run, start: Start, tmp_path: Path, existing: str
+    run_downloader: Run, start: Start, tmp_path: Path, existing: str, apart: bool
 ) -> None:
     """Its batch was not finished when Ctrl-C ended the run."""
     dest, gate = tmp_path / "d", Gate()
+    options = (*ONE, *(("--journal", tmp_path / "j") if apart else ()))
     with Server(routes={"/a": ok(b"a of the server"), "/z": gate}) as server:
-        argv = (list_of(server, tmp_path / "l.csv", "a", "z"), "-o", dest, "--existing", existing, *ONE)
+        argv = (list_of(server, tmp_path / "l.csv", "a", "z"), "-o", dest, "--existing", existing, *options)
         job = start(*argv)
         gate.reached()
         job.until((dest / "a").exists)
@@ -234,6 +238,22 @@ def test_stored_file_that_was_edited_after_a_run_is_the_users_when_its_batch_goe
         report = report_with(run_downloader(*argv), int(existing == "fail"))
     assert report["replaced"] == (existing == "replace")
     assert (dest / "a").read_text() == ("a of the server" if existing == "replace" else EDITED)
+
+
+def test_file_of_a_job_of_an_earlier_version_is_fetched_again_whoever_has_changed_it(
+    run_downloader: Run, tmp_path: Path
+) -> None:
+    """Its journal does not say when it was active; after this run it does."""
+    dest = tmp_path / "d"
+    with Server(routes={"/a": ok(b"a of the server")}) as server:
+        argv = (list_of(server, tmp_path / "l.csv", "a"), "-o", dest, "--existing", "keep", *ONE)
+        report_with(run_downloader(*argv))
+        with contextlib.closing(sqlite3.connect(dest / ".downloader/journal.sqlite")) as journal, journal:
+            assert journal.execute("DELETE FROM job WHERE key = 'runs'").rowcount == 1
+        for text in ("a of the server", EDITED):
+            (dest / "a").write_text(EDITED)
+            assert report_with(run_downloader(*argv, "--relist"))["replaced"] == 0
+            assert (dest / "a").read_text() == text
 
 
 @pytest.mark.parametrize("ends", ["killed", "by itself"])

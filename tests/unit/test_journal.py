@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from downloader.errors import JournalError
 from downloader.files.directory import open_home
 from downloader.messages import Batch, BatchDone, Failure, Tally
 from downloader.sinks.sink import Written
-from downloader.storage.journal import JobSpec, Journal
+from downloader.storage.journal import NAME, JobSpec, Journal
 
 JOB = JobSpec("digest", "http://x", "server", "files", "flat", 0)
 COUNT = 5
@@ -303,3 +304,20 @@ def test_new_batch_reopens_an_ended_source(journal: Journal) -> None:
     assert journal.ended
     journal.open_batch(batch(1))
     assert not journal.ended
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["{}", "[[1]]", "[[-1, 0]]", "[[9999999999999999999, 0]]", '[["1", 0]]', f"[{'[1, 2],' * 100}[1, 2]]"],
+)
+def test_times_of_runs_that_no_version_has_written_are_damage(tmp_path: Path, value: str) -> None:
+    with contextlib.closing(Journal(open_home(tmp_path))) as journal:
+        journal.begin(JOB)
+        journal.run("", ())
+    with contextlib.closing(sqlite3.connect(tmp_path / NAME)) as database, database:
+        database.execute("UPDATE job SET value = ? WHERE key = 'runs'", (value,))
+    with (
+        contextlib.closing(Journal(open_home(tmp_path))) as journal,
+        pytest.raises(JournalError, match="--restart"),
+    ):
+        journal.job()
