@@ -28,12 +28,20 @@ help:
 	@echo "make audit           known vulnerabilities of what is installed"
 	@echo "make clean           remove all that the others made"
 
+VERSION := 'import sys; print("%d.%d" % sys.version_info[:2])'
+
+# One that works stays: made anew by another Python of its version it would have parts of both.
 $(STAMP): setup.cfg pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
 	  { echo "Python 3.10 or newer is needed; name one with: make $(MAKECMDGOALS) PYTHON=/path/to/python3"; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
 	  { echo "Python's venv module is missing; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	@if $(BIN)/python -m pip --version > /dev/null 2>&1; then \
+	  has=$$($(BIN)/python -c $(VERSION)); wanted=$$($(PYTHON) -c $(VERSION)); [ "$$has" = "$$wanted" ] || \
+	  { echo "$(VENV) is of Python $$has; for $$wanted name another (VENV=.venv-$$wanted), or run: make clean"; exit 1; }; \
+	else \
+	  echo $(PYTHON) -m venv $(VENV); $(PYTHON) -m venv $(if $(wildcard $(VENV)/pyvenv.cfg),--clear) $(VENV); \
+	fi
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRA)]'
 	@touch $(STAMP)

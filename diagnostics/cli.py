@@ -25,6 +25,7 @@ __all__ = ["main"]
 _STYLES = ("requests", "grequests", "urllib3", "downloader")
 _USAGE = 2
 _INTERNAL = 4
+_ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 class _Seconds(click.ParamType[float]):
@@ -138,7 +139,7 @@ def _check(
     inherit_none()
     files = ReportFiles(junit, report)
     files.check()
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in _ENDING:
         signal.signal(number, _stopped)
     outcome = _examined(question, fix, expect or "concurrent")
     try:
@@ -174,10 +175,11 @@ def _examined(question: Question, fix: bool, expected: str) -> Outcome:
 def _print(outcome: Outcome, as_json: bool, github: bool, fix: bool, profile: bool) -> None:
     from diagnostics.report import show
     from diagnostics.reports.github import commands, without_commands
+    from diagnostics.reports.outcome import shown
 
     found, console = outcome.found, Console(soft_wrap=True)
     if found is None:
-        click.echo(f"diagnostics: {outcome.error}", err=True)
+        click.echo(f"diagnostics: {shown(outcome.error)}", err=True)
     elif as_json:
         sys.stdout.write(json.dumps(found.json(), indent=2) + "\n")
     elif github:
@@ -196,7 +198,7 @@ def _print(outcome: Outcome, as_json: bool, github: bool, fix: bool, profile: bo
 
 def _stopped(number: int, frame: Any) -> None:
     """Exit as after Ctrl-C, so that every process that was started is terminated."""
-    for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+    for each in (*_ENDING, signal.SIGINT):
         signal.signal(each, signal.SIG_IGN)
     raise SystemExit(128 + number)
 
@@ -250,8 +252,10 @@ def main(argv: list[str] | None = None) -> int:
 
 def _failure(error: Exception) -> tuple[str, int]:
     """Return what is told of ``error``, and the exit code."""
+    from downloader.core.redact import redact
+
     if isinstance(error, DiagnosticsError):
-        return str(error), error.exit_code
+        return redact(str(error)), error.exit_code
     if isinstance(error, OSError):
         return _one_line(error), _INTERNAL
     at = extract_tb(error.__traceback__)[-1]

@@ -24,6 +24,7 @@ from diagnostics.agent.https_agent import entrance
 from diagnostics.agent.https_agent.clocks import clock
 from diagnostics.agent.https_agent.entrance import VARIABLE, Entrance
 from diagnostics.errors import ProbeError, UsageError
+from diagnostics.killed_check import ended_if_killed
 from diagnostics.missed import Missed
 from diagnostics.model import End, Observation, Question, Start
 from diagnostics.origin import Origin
@@ -324,13 +325,14 @@ def _running(
             )
         except OSError as error:
             raise UsageError(f"{argv[0]} cannot be executed: {error.strerror}") from None
-    try:
-        yield process
-    finally:
-        if question.target.command:
-            _terminate(process)
-        end_all(process.pid, _mark(folder), processes.known)
-        end(process)
+    with ended_if_killed(process.pid, _mark(folder), folder):
+        try:
+            yield process
+        finally:
+            if question.target.command:
+                _terminate(process)
+            end_all(process.pid, _mark(folder), processes.known)
+            end(process)
 
 
 @contextlib.contextmanager

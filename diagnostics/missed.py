@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 from diagnostics.agent.https_agent import entrance
 from diagnostics.agent.https_agent.entrance import Entrance
-from diagnostics.model import Start, shown_command
+from diagnostics.command_lines import shown_command
+from diagnostics.model import Start
 from diagnostics.processes import has_agent, is_interpreter
 from downloader.core.redact import redact
 

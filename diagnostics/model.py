@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from downloader.core.redact import redact
+from diagnostics.command_lines import shown_command, without_secrets
 
 if TYPE_CHECKING:
     from diagnostics.standard_input import StandardInput
@@ -27,12 +25,9 @@ __all__ = [
     "Target",
     "Timeline",
     "Verdict",
-    "shown_command",
 ]
 
 Verdict = Literal["concurrent", "serialized", "error"]
-
-_SHOWN = 80  # characters of a command line
 
 # The files of gevent, on Python 2.7 as well, that call the operating system on non-blocking sockets only.
 _NON_BLOCKING = re.compile(r"/gevent/_?(socket[23]?|socketcommon|ssl3?|sslgte279)\.py$")
@@ -49,9 +44,9 @@ class Target:
 
     @property
     def shown(self) -> str:
-        """Return the target as it was given on the command line."""
+        """Return the target as it was given on the command line, without secrets."""
         if self.command:
-            return " ".join(self.command)
+            return " ".join(without_secrets(self.command))
         return self.app or f"--style {self.style}"
 
 
@@ -76,12 +71,6 @@ class Start:
     def shown(self) -> str:
         """Return its command line, shortened, without secrets."""
         return shown_command(self.argv)
-
-
-def shown_command(argv: Sequence[str]) -> str:
-    """Return a command line for a message: shortened, and without secrets."""
-    text = redact(" ".join(shlex.join(argv).split()))
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import ssl
 import subprocess
 import sys
@@ -207,6 +208,7 @@ async def _serve(folder: Path) -> None:
         sys.stdout.write(json.dumps({"runs": runs, "refused": sorted(refused)}) + "\n")
         sys.stdout.flush()
     server.close()
+    shutil.rmtree(folder, ignore_errors=True)  # whoever made it was killed: else it ends this process
 
 
 class Origin:

@@ -20,7 +20,7 @@ from diagnostics.agent.https_agent.choice import OVERSEES, UNSERVED, UNUSED
 from diagnostics.agent.https_agent.clocks import clock
 from diagnostics.agent.https_agent.life import SIGNAL
 
-__all__ = ["Processes", "end_all", "has_agent", "is_alive", "is_interpreter", "send"]
+__all__ = ["Processes", "end_all", "has_agent", "is_alive", "is_interpreter", "send", "started"]
 
 _REACTS = 2.0  # seconds within which a process responds to the signal
 _AGAIN = 0.5  # seconds between two rounds of queries
@@ -92,7 +92,7 @@ class Processes:
             self._all[pid] = _Process(
                 pid,
                 report["ppid"],
-                _started(pid),
+                started(pid),
                 report["forked"],
                 frozenset(known),
                 bool(report.get("gevent")),
@@ -349,7 +349,8 @@ def _stat(pid: int) -> _Stat | None:
     )
 
 
-def _started(pid: int) -> int:
+def started(pid: int) -> int:
+    """Return when a process was started, in ticks since the boot, -1 if there is none."""
     stat = _stat(pid)
     return stat.started if stat is not None else -1
 

@@ -7,6 +7,7 @@ import resource
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from harness import environment
@@ -82,8 +83,14 @@ def test_an_import_that_fails_points_to_the_applications_line(run, write):
     assert answer.line.endswith("(proj.py:3)")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGKILL]
+)
 def test_signal_ends_started_processes(write, tmp_path, number):
+    """Whatever ends the check: it leaves no process and no folder, also where it cannot do that itself."""
+    left = tmp_path / "temporary"
+    left.mkdir()
+    env = {**environment(), "TMPDIR": str(left)}
     argv = [sys.executable, "-m", "diagnostics", "--after", "50s", "--", sys.executable, "app.py"]
     os.mkfifo(tmp_path / "begun")
     write(
@@ -99,16 +106,35 @@ def test_signal_ends_started_processes(write, tmp_path, number):
         gevent.sleep(1000)
     """,
     )
-    with subprocess.Popen(argv, cwd=tmp_path, env=environment(), stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen(argv, cwd=tmp_path, env=env, stderr=subprocess.DEVNULL) as process:
         started = (tmp_path / "begun").read_text().split()
         process.send_signal(number)
-        assert process.wait(20) == 128 + number
-    assert not [pid for pid in started if os.path.exists(f"/proc/{pid}") and _runs(pid)]
+        assert process.wait(20) == (-number if number == signal.SIGKILL else 128 + number)
+    give_up = time.monotonic() + (20 if number == signal.SIGKILL else 0)
+    while (any(map(_runs, started)) or os.listdir(left)) and time.monotonic() < give_up:
+        time.sleep(0.05)
+    assert [pid for pid in started if _runs(pid)] == os.listdir(left) == []
 
 
 def _runs(pid):
-    with open(f"/proc/{pid}/stat") as stat:
-        return stat.read().rpartition(")")[2].split()[0] != "Z"
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_secrets_of_the_command_line_are_in_no_message(run, write, tmp_path):
+    secret = ["--db-password", "hunter2", "--token=abcd1234", "postgres://u:pwpw@h/d"]
+    command = [sys.executable, write("app", "print('no gevent')\n") + ".py", *secret]
+    for more in ([], ["--github"], ["--junit", "j.xml", "--report", "r.html"]):
+        answer = run(*more, "--", *command)
+        assert answer.code == 4
+        assert "--db-password *** --token=*** postgres://***@h/d: " in answer.err
+        written = [path.read_text() for path in tmp_path.iterdir() if path.suffix in (".xml", ".html")]
+        for text in (answer.out, answer.err, *written):
+            assert not any(each in text for each in ("hunter2", "abcd1234", "pwpw"))
+    assert len(written) == 2
 
 
 LINES = r"cannot start: [\n  1,\n  2,\n]"

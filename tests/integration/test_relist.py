@@ -279,11 +279,15 @@ ALONE = (*ONE, "--pipeline", "off", "--retries", 0)
 
 @pytest.mark.parametrize("existing", ["replace", "keep", "fail"])
 def test_each_changed_row_is_fetched_once(existing: str, run_downloader: Run, tmp_path: Path) -> None:
-    """Each was fetched, thrown away as name-taken, told as failed, and fetched again at the end."""
+    """Each was fetched, thrown away as name-taken, told as failed, and fetched again at the end.
+
+    --existing decides about a file that was edited, and about no other.
+    """
     dest, failures = tmp_path / "d", tmp_path / "f.jsonl"
     with Server() as server:
         rows = Edited(tmp_path / "l.csv", server)
         argv = (rows.path, "-o", dest, *ALONE, "-v", "--existing", existing, "--failures", failures)
+        replaced = []
 
         def run(rows_of: Sequence[tuple[str, str, str, str]], *more: object, code: int = 0) -> list[str]:
             rows.write(rows_of)
@@ -293,7 +297,7 @@ def test_each_changed_row_is_fetched_once(existing: str, run_downloader: Run, tm
             report = report_with(done, code)
             told = [line for line in done.stderr.splitlines() if "failed: " in line]
             assert len(told) == report["failed"] == len(failures.read_text().splitlines())
-            assert report["replaced"] == 0
+            replaced.append(report["replaced"])
             return sorted(request.target for request in server.requests[before:])
 
         same = [(f"same{number}", f"/same/{number}", "", "") for number in range(70)]
@@ -309,11 +313,16 @@ def test_each_changed_row_is_fetched_once(existing: str, run_downloader: Run, tm
         edited = [("dup", "/dup/new", "", ""), *new, *same, *late, dup]
         targets = [row[1] for row in new] + ["/dup/new", "/sum2", "/local", "/same/1", "/shared/3"]
         assert run(edited, "--relist", code=1) == sorted(targets)
-        assert json.loads(failures.read_text())["code"] == "name-taken"
+        codes = [json.loads(line)["code"] for line in failures.read_text().splitlines()]
+        assert sorted(codes) == [*(["file-exists"] if existing == "fail" else []), "name-taken"]
         for name, target, _, _ in (*new, *same, *late, dup):
-            assert (dest / name).read_bytes() == body_of(target), name
+            is_kept = name == "local" and existing != "replace"
+            assert (dest / name).read_bytes() == (b"edited here" if is_kept else body_of(target)), name
         assert run_downloader("verify", dest).returncode == 0
-        assert run(edited, "--relist", code=1) == ["/dup/new"]
+        # What failed for a file of the user's is not known of any more: whose it is is found at the end.
+        again = ["/dup/new", *(["/local"] * 2 if existing == "fail" else [])]
+        assert run(edited, "--relist", code=1) == again
+        assert replaced == [0, int(existing == "replace"), 0]
 
 
 def test_changed_row_of_standard_input(run_downloader: Run, tmp_path: Path) -> None:

@@ -93,7 +93,12 @@ def test_what_isolation_ignores_is_kept_from_the_interpreter():
         ("-S app.py", HAS, [], "-S leaves out site, through which the diagnostics come in"),
         ("-Is app.py", HAS, [], "-I ignores PYTHONPATH"),
         ("-m app -I", HAS, [], ""),
-        ("app.py", {"PATH": "/bin"}, [], "it was started with an environment that was emptied"),
+        (
+            "app.py",
+            {"PATH": "/bin"},
+            [],
+            "PYTHONPATH and HTTPS_DIAGNOSTICS were removed from its environment",
+        ),
         ("app.py", {**HAS, "PYTHONPATH": "src"}, [], "PYTHONPATH was set to src"),
         ("app.py", {"PYTHONPATH": "src"}, [], "PYTHONPATH was set to src"),
         ("app.py", {VARIABLE: "/run/spec.json"}, [], "PYTHONPATH was unset"),

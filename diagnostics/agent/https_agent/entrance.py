@@ -221,7 +221,7 @@ def refusal(argv, environ, entrance, customized=()):
     path = environ.get(_PATH)
     entries = path.split(os.pathsep) if path else []
     if environ.get(VARIABLE) != entrance.spec and not entries:
-        return "it was started with an environment that was emptied"
+        return "%s and %s were removed from its environment" % (_PATH, VARIABLE)
     ours = entrance.path[-1]
     if ours not in entries:
         return "PYTHONPATH was set to %s" % path if path else "PYTHONPATH was unset"

@@ -791,6 +791,25 @@ KNOWN = (
         ("tests/diagnostics/test_command.py::test_remedy_says_what_remains_of_the_programs_own",),
     ),
     Mutant(
+        "secrets behind an option are shown",
+        "the password of a command stands in the log of CI",
+        "without_secrets",
+        "_is_secret(before) and (not word.startswith('-'))",
+        "False",
+        (
+            "tests/unit/test_diagnostics_command_lines.py::test_secrets_of_a_command_are_cut",
+            "tests/diagnostics/test_exit_codes.py::test_secrets_of_the_command_line_are_in_no_message",
+        ),
+    ),
+    Mutant(
+        "nobody ends the program of a check that is killed",
+        "a server that was checked keeps its port when the job of CI is cancelled",
+        "main",
+        "end_all(_NOBODY, mark, {int(pid): int(since)})",
+        "pass",
+        ("tests/diagnostics/test_exit_codes.py::test_signal_ends_started_processes[9]",),
+    ),
+    Mutant(
         "who waits to be woken polls as often as its wait is long",
         "a command with one slot behind Condition.wait(30) ends after 38 s, without a place",
         "_wait",
