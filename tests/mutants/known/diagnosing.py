@@ -340,9 +340,9 @@ KNOWN = (
     Mutant(
         "clients are copied as often as they are seen though others wait for them",
         "a program that lends one client from a queue is called concurrent",
-        "unlike",
-        "len(held) >= _SOME",
-        "False",
+        "waited_elsewhere",
+        "len(held) < _SOME or through < least_slope(using + len(held))",
+        "True",
         (f"{SCENARIO}[who_shares_the_client/queue]",),
     ),
     Mutant(
