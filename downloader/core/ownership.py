@@ -140,9 +140,11 @@ def is_valid(claim: Claim, found: FileStatus) -> bool:
 def lost_claim(found: FileStatus, rules: Rules) -> int:
     """Return the state of the claim of an item on the file that has its name and is not what was stored.
 
-    OWNED: a run, its kill or a disk may have damaged it. UNOWNED: somebody has changed it since.
+    OWNED: a run, its kill or a disk may have damaged it. UNOWNED: somebody has changed it since, and not
+    only its names, its owner or its permissions: its content has a time, too.
     """
-    return OWNED if covers(rules.runs, found.st_ctime_ns) else UNOWNED
+    times = found.st_ctime_ns, found.st_mtime_ns
+    return OWNED if any(covers(rules.runs, changed_ns) for changed_ns in times) else UNOWNED
 
 
 def rule(claim: Claim, found: FileStatus, rules: Rules) -> Decision:

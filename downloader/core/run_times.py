@@ -1,8 +1,8 @@
-"""Keep the times of the runs of a job, in which files of its items may have changed.
+"""Keep the times of the runs of a job, in which it may have changed the files of its items.
 
-They are pairs of ns, by the file system's clock: when a run began, and when it ended, 0 if it has not. What
-a run, its kill, a power cut or a failing disk has left of an item was last changed in the time of a run, or
-before any is known; what was last changed between two runs somebody else has changed.
+They are pairs of ns, by the file system's clock: when a run began, and when it ended, 0 if it has not. Only
+runs that have stored something count. What a run, its kill, a power cut or a failing disk has left of an
+item was last changed in the time of a run; what was last changed between two runs somebody has changed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ __all__ = ["MOST", "Times", "begin", "covers", "end"]
 
 Times = tuple[tuple[int, int], ...]
 
-MOST = 100
+MOST = 1000
 """Runs whose times are kept; the oldest count as one."""
 
 

@@ -105,7 +105,8 @@ def run_job(
         if report.exit_code == 0 and destination.journal.unsynced:
             destination.journal.mark_synced()
         try:
-            more = destination.finish(report.exit_code == 0)
+            idle = report.exit_code in (0, 1) and not report.stored
+            more = destination.finish(complete=report.exit_code == 0, idle=idle)
             report = msgspec.structs.replace(report, replaced=report.replaced + more)
         except (DestinationError, JournalError) as error:
             report = msgspec.structs.replace(reports.with_error(report, error), complete=False)

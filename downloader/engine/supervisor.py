@@ -361,6 +361,7 @@ class Supervisor:
             return
         if monotonic() > self._look_at:
             self._look_at = monotonic() + _LOOK_EVERY
+            self._destination.touch()
             if (displaced := self._destination.displaced()) is not None:
                 self._stop(displaced)
         limit = self._config.stall_timeout

@@ -28,9 +28,9 @@ from time import monotonic
 
 from downloader.core.checksum import MOST_READ
 from downloader.core.file_errors import Step, advice, code_of, is_of_disk
-from downloader.core.item_states import NO_CLAIM, OWNED, Claim
+from downloader.core.item_states import NO_CLAIM, OWNED, UNOWNED, Claim
 from downloader.core.naming import shown
-from downloader.core.ownership import Rules, file_id, lost_claim, unsettled
+from downloader.core.ownership import Rules, file_id, is_valid, lost_claim, unsettled
 from downloader.errors import DestinationError, FetchError
 from downloader.files.directory import HOME, check_same
 from downloader.messages import Item, Lease, ResponseInfo
@@ -221,11 +221,16 @@ class FilesSink:
 
     def find_existing(self, name: str) -> tuple[int, int] | None:
         """See ``Sink``."""
+        return self.find_unowned(name, NO_CLAIM)
+
+    def find_unowned(self, name: str, claim: Claim) -> tuple[int, int] | None:
+        """See ``Claims``."""
         try:
             held, leaf = self._locate(name)
             directory = self._fd_of(held)
             found = os.stat(leaf, dir_fd=directory, follow_symlinks=False)
-            if found.st_ctime_ns >= self.rules.foreign_before_ns:
+            is_unowned = claim.state == UNOWNED and is_valid(claim, found)
+            if found.st_ctime_ns >= self.rules.foreign_before_ns and not is_unowned:
                 return None
             if stat.S_ISDIR(found.st_mode):
                 raise taken_by_directory(directory, leaf, name, self.layout)

@@ -280,6 +280,9 @@ class Claims(Protocol):
     def claim(self, written: Written) -> Claim:
         """Return the claim of an item on the file that has its name and is not what was stored of it."""
 
+    def find_unowned(self, name: str, claim: Claim) -> tuple[int, int] | None:
+        """Return the same as ``Sink.find_existing``, also of a file that ``claim`` says is UNOWNED."""
+
 
 class SinkKind(SinkForm, Protocol):
     """A kind of sink. Its module is imported in every process, also in the supervisor, which has no

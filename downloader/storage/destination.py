@@ -23,6 +23,7 @@ from downloader.sinks.registry import distrust, staged_in, undoer, verifier
 from downloader.sources.registry import source_kind
 from downloader.storage import known_names as known
 from downloader.storage import known_records, record_spool
+from downloader.storage.activity import Activity
 from downloader.storage.former_files import FormerFiles
 from downloader.storage.fsync import boot_id, syncfs
 from downloader.storage.homes import (
@@ -75,6 +76,7 @@ class Destination:
         self._apart = is_apart(config)
         output = Path(config.local_output)
         self._root = self._journal_file = -1
+        self._is_idle = False
         self._made = False
         if not has_journal(config):
             self._check_new()
@@ -135,8 +137,10 @@ class Destination:
         self.job, self.name_key = agreement.agree_on_key(job)
         if has_shards(config):
             self.journal.shards.inspect(expected=True)
-        self._runs = self._begin_run()
+        self._activity = None if config.slice else Activity(self.home)
+        self._runs = self._begin_run(known_boot=bool(boot))
         self.journal.run(boot, self._runs)
+        opened.callback(self._end_run)
         undo = undoer(
             *(config.store, Path(config.local_output), config.sink_kind.identity(config), self._prefix)
         )
@@ -272,9 +276,7 @@ class Destination:
 
     def close(self) -> None:
         """Close the journal and release the lock."""
-        with self._opened, contextlib.suppress(JournalError):
-            # On failure, this run counts as interrupted.
-            self.journal.run("", run_times.end(self._runs, self._active_at()))
+        self._opened.close()
 
     def _read_again(self) -> None:
         """Let the source be read from its beginning, unless an interrupted run has begun that already.
@@ -320,14 +322,16 @@ class Destination:
             self.job = msgspec.structs.replace(self.job, duplicates=duplicates_of(self._config))
             self.journal.begin(self.job)
 
-    def finish(self, complete: bool) -> int:
+    def finish(self, *, complete: bool, idle: bool) -> int:
         """End the run: record since when the job is ``complete``, and remove the table of known names.
 
+        ``idle``: nothing was stored, so that whatever has changed meanwhile the run has not changed.
         Return how many files of somebody else were replaced by what describes all stored files. Raises
         DestinationError, also where DEST is not at its path any more: nothing is written into another one.
         """
         if (problem := self.displaced()) is not None:
             raise problem
+        self._is_idle = idle
         if self.relisting or (self.journal.ended and not self.journal.open_count()):
             known.remove(self.home)
         self._tidy()
@@ -374,15 +378,32 @@ class Destination:
         # Runs with journals of their own may share a destination; their temporary names must differ.
         return temporary_prefix(self.home) if self._apart else ""
 
-    def _begin_run(self) -> Times:
-        """Return ``Rules.runs`` of this run.
+    def _begin_run(self, *, known_boot: bool) -> Times:
+        """Return ``Rules.runs`` of this run; ``known_boot``: it is known whether the machine went down.
 
         That of a slice does not know when the attempts before it were active, on other machines.
         """
-        if self._config.slice:
+        if self._activity is None:
             return ()
-        of_earlier_version = ((0, 0),) if self.resumed else ()
-        return run_times.begin(self.journal.runs or of_earlier_version, self._active_at())
+        now = self._active_at()
+        runs = self.journal.runs or (((0, 0),) if self.resumed else ())  # an earlier version has none
+        since = self._activity.since_ns
+        if since is not None and known_boot and not self.cut_off:
+            runs = run_times.end(runs, now - since)
+        return run_times.begin(runs, now)
+
+    def _end_run(self) -> None:
+        """Record that the run has ended; on failure, it counts as interrupted."""
+        runs = self._runs[:-1] if self._is_idle else run_times.end(self._runs, self._active_at())
+        if self._activity is not None:
+            self._activity.end()
+        with contextlib.suppress(JournalError):
+            self.journal.run("", runs)
+
+    def touch(self) -> None:
+        """Record that the run is active."""
+        if self._activity is not None:
+            self._activity.touch()
 
     def _active_at(self) -> int:
         """The time now, by the clock that stamps files; by that of the journal where DEST takes none."""

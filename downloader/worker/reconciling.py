@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -109,28 +109,32 @@ def settled(
 
 
 def find_existing(
-    items: Items, sink: Sink, indices: Iterable[int]
+    items: Items, sink: Sink, indices: Iterable[int], claims: Mapping[int, Claim]
 ) -> Iterator[tuple[int, FetchError | tuple[int, int] | None]]:
-    """Yield for each of ``indices`` whether a file that was there before the job is kept.
+    """Yield for each of ``indices`` whether a file is kept that was there before the job.
 
-    It is size and CRC-32 of that file, or why it may not be there, or None. Reads files, the large ones
-    last; lets other greenlets run in between.
+    So is one that ``claims`` say is UNOWNED. It is size and CRC-32 of that file, or why it may not be
+    there, or None. Reads files, the large ones last; lets other greenlets run in between.
     """
     pause = Pauses()
     large = []
     for index in indices:
         pause()
         try:
-            yield index, _standing(items[index], sink)
+            yield index, _standing(items[index], sink, claims.get(index))
         except Unprepared:
             large.append(index)
     for index in large:
-        yield index, _standing(items[index], sink)
+        yield index, _standing(items[index], sink, claims.get(index))
 
 
-def _standing(item: Item, sink: Sink) -> FetchError | tuple[int, int] | None:
+def _standing(item: Item, sink: Sink, claim: Claim | None) -> FetchError | tuple[int, int] | None:
     try:
-        return None if item.fault else sink.find_existing(item.name)
+        if item.fault:
+            return None
+        if claim is not None and isinstance(sink, Claims):
+            return sink.find_unowned(item.name, claim)
+        return sink.find_existing(item.name)
     except FetchError as error:
         return error
 

@@ -197,7 +197,7 @@ class Worker:
             dispatched = True
             self.dispatch()
 
-        for index, outcome in find_existing(items, self.sink, indices):
+        for index, outcome in find_existing(items, self.sink, indices, batch.claims):
             if isinstance(outcome, FetchError):
                 self._fail(batch, index, items[index], outcome, 0)
             elif outcome is not None:

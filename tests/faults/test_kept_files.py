@@ -9,6 +9,7 @@ import shutil
 import signal
 import sqlite3
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event
@@ -18,6 +19,9 @@ import pytest
 from checker import agree
 from harness import Job, report_with
 from servers import Request, Server, Until, ok, status
+
+from downloader.files.directory import open_home
+from downloader.storage.journal import Journal
 
 ONE = ("--workers", 1, "--pipeline", "off", "--connections", 1, "--json")
 EDITED = "mine, edited"
@@ -188,7 +192,8 @@ def test_file_that_was_edited_since_verify_is_the_users_at_relist(
 def test_stored_file_that_was_edited_after_the_run_is_the_users_at_relist(
     run_downloader: Run, tmp_path: Path, existing: str, edit: str, row: str
 ) -> None:
-    """Also one of the same size. A row that has changed is fetched where its file is as it was stored."""
+    """Also one of the same size; what is kept is not requested. A row that has changed is fetched where its
+    file is as it was stored."""
     dest, rows, path, end = tmp_path / "d", tmp_path / "l.jsonl", "/", ""
     with Server(default=lambda request: ok(f"{request.target}{end}".encode())) as server:
 
@@ -206,7 +211,10 @@ def test_stored_file_that_was_edited_after_the_run_is_the_users_at_relist(
         elif row == "other size":
             end = " is longer"
             write(path, size=len(f"/a{end}"))
+        before = len(server.requests)
         report = report_with(run_downloader(*argv, "--relist"), int(existing == "fail"))
+        asked = [request.target for request in server.requests[before:]]
+    assert (f"{path}a" in asked) == (existing == "replace")
     assert {name: (dest / name).read_text() for name in "abc"} == {
         "a": f"{path}a{end}" if existing == "replace" else edit,
         "b": f"{path}b{end}",
@@ -250,10 +258,69 @@ def test_file_of_a_job_of_an_earlier_version_is_fetched_again_whoever_has_change
         report_with(run_downloader(*argv))
         with contextlib.closing(sqlite3.connect(dest / ".downloader/journal.sqlite")) as journal, journal:
             assert journal.execute("DELETE FROM job WHERE key = 'runs'").rowcount == 1
+        (dest / ".downloader/active").unlink()
         for text in ("a of the server", EDITED):
             (dest / "a").write_text(EDITED)
             assert report_with(run_downloader(*argv, "--relist"))["replaced"] == 0
             assert (dest / "a").read_text() == text
+
+
+ENDS = ("killed", "killed, and not recorded", "full disk", "then refused")
+
+
+@pytest.mark.parametrize("ends", ENDS)
+def test_stored_file_that_was_edited_after_a_run_that_could_not_record_its_end(
+    run_downloader: Run, start: Start, tmp_path: Path, ends: str
+) -> None:
+    """When a run was last active is known by the time of a file, also where the disk has no room."""
+    dest, gate = tmp_path / "d", Gate()
+    with Server(routes={"/a": ok(b"a of the server"), "/z": gate}) as server:
+        argv = (list_of(server, tmp_path / "l.csv", "a", "z"), "-o", dest, "--existing", "keep", *ONE)
+        job = start(*argv)
+        gate.reached()
+        job.until((dest / "a").exists)
+        active = dest / ".downloader/active"
+        if ends.startswith("killed"):
+            job.kill()
+            job.alone()
+            ago = time.time() - 60
+            os.utime(active, (ago, ago))  # a minute has passed
+            if ends != "killed":
+                active.unlink()
+            gate.open()
+        else:
+            gate.open()
+            assert job.wait() == 0
+            if ends == "full disk":  # the end was not written
+                with contextlib.closing(Journal(open_home(dest / ".downloader"))) as journal:
+                    journal.run("", ((journal.runs[0][0], 0),))
+            else:
+                assert run_downloader(*argv, "--report", dest / "a").returncode == 2
+        (dest / "a").write_text(EDITED)
+        report = report_with(run_downloader(*argv, "--relist"))
+    is_kept = ends != "killed, and not recorded"
+    assert report["replaced"] == 0
+    assert (dest / "a").read_text() == (EDITED if is_kept else "a of the server")
+
+
+@pytest.mark.parametrize("change", ["chmod", "rename", None])
+def test_damage_is_not_taken_for_an_edit_where_only_names_or_permissions_have_changed(
+    run_downloader: Run, tmp_path: Path, change: str | None
+) -> None:
+    """As where a power cut has emptied the file after the run: its time is that of the run."""
+    dest = tmp_path / "d"
+    with Server(routes={"/a": ok(b"a of the server")}) as server:
+        argv = (list_of(server, tmp_path / "l.csv", "a"), "-o", dest, "--existing", "keep", *ONE)
+        report_with(run_downloader(*argv))
+        found = (dest / "a").stat()
+        os.truncate(dest / "a", 0)
+        os.utime(dest / "a", ns=(found.st_atime_ns, found.st_mtime_ns))
+        if change == "chmod":
+            (dest / "a").chmod(0o664)
+        elif change == "rename":
+            (dest / "a").rename(dest / "b").rename(dest / "a")
+        report = report_with(run_downloader(*argv, "--relist"))
+    assert (report["stored"], (dest / "a").read_text()) == (1, "a of the server")
 
 
 @pytest.mark.parametrize("ends", ["killed", "by itself"])
