@@ -21,7 +21,7 @@ from downloader.core.redact import redact_url
 from downloader.errors import ConfigError, DownloaderError
 from downloader.files.memory_file import as_file
 
-__all__ = ["NODE", "BucketError", "is_denied", "open_bucket", "refused", "translated"]
+__all__ = ["NODE", "BucketError", "is_denied", "lacks_conditions", "open_bucket", "refused", "translated"]
 
 NODE: Final = "DOWNLOADER_NODE"
 """In the environment of the processes of a slice: the name of the node, for messages."""
@@ -54,6 +54,7 @@ _AMBIENT: Final = (
 )
 _has_control = re.compile(r"[\x00-\x1f\x7f]").search
 _denied = re.compile(r"status code: 40[13]\b").search
+_unknown = re.compile(r"status code: 501\b|\b501 Not Implemented\b|<Code>NotImplemented<").search
 # As obstore's errors have the reasons of rustls and of hyper's tunnels.
 _untrusted = re.compile(r"InvalidCertificate\(\s*(?:Other\(\s*OtherError\(\s*)?(\w+)").search
 _proxy_login = re.compile(r"\bProxyAuthRequired\b|status code: 407\b").search
@@ -183,6 +184,11 @@ def is_denied(error: Exception) -> bool:
     if type(error).__name__ in ("PermissionDeniedError", "UnauthenticatedError"):
         return True
     return _denied(str(error)) is not None  # obstore names the kind of some requests' errors only
+
+
+def lacks_conditions(error: Exception) -> bool:
+    """Return whether ``error``, of obstore, says that the store knows no request with ``If-None-Match``."""
+    return _unknown(str(error)) is not None
 
 
 def refused(error: BaseException) -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import io
 import json
@@ -12,10 +13,12 @@ import signal
 import subprocess
 import tarfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+import msgspec
 import pytest
 from bucket_server import KEY, SECRET, BucketServer, servers, set_credentials
 from harness import DevServer, Job, slow_but
@@ -328,6 +331,77 @@ def test_buckets_that_cannot_be_used_are_refused(
     assert done.returncode == 2
     assert text in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+class WithoutConditions(Refusing):
+    """In front of a store that knows no conditional requests, as some do not."""
+
+    def do_PUT(self) -> None:
+        if "If-None-Match" not in self.headers:
+            return self.pass_on()
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = b"<Error><Code>NotImplemented</Code></Error>"
+        self.send_response(501)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_GET = do_HEAD = do_POST = do_DELETE = Refusing.pass_on
+
+
+class Outage(Refusing):
+    """In front of a bucket: what is put under names that ``refused`` ends with is answered with 403."""
+
+    refused: tuple[str, ...] = ()
+
+    def do_PUT(self) -> None:
+        if urlsplit(self.path).path.endswith(self.refused):
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            return self.refuse()
+        return self.pass_on()
+
+    do_GET = do_HEAD = do_POST = do_DELETE = Refusing.pass_on
+
+
+@contextlib.contextmanager
+def in_front(handler: type[Refusing], server: BucketServer) -> Iterator[str]:
+    handler.behind = server.url
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as front:
+        threading.Thread(target=front.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{front.server_port}"
+        front.shutdown()
+
+
+@pytest.mark.parametrize("existing", ["replace", "keep"])
+def test_store_without_conditional_requests(server: BucketServer, tmp_path: Path, existing: str) -> None:
+    with in_front(WithoutConditions, server) as url:
+        access, prefix = BucketAccess(url, "us-east-1"), f"plain-{existing}"
+        shards = in_bucket(server, prefix, tmp_path / "a", access=access, existing=existing)
+        assert shards.publisher.publish(shards.job(0, examples(0, 2))).replaced == 0
+        shards.publisher.close()
+        shards = in_bucket(server, prefix, tmp_path / "b", access=access, existing=existing)
+        with pytest.raises(DestinationError, match="of another job"):
+            shards.publisher.publish(shards.job(0, examples(0, 3)))
+        shards.publisher.close()
+    assert set(server.objects(prefix)) == {"00000.tar", "00000.parquet", "00000_stats.json"}
+
+
+def test_shard_whose_files_were_put_by_attempts_long_ago_is_published(
+    server: BucketServer, tmp_path: Path
+) -> None:
+    """A store refuses the last file, then all of them for a while: what is there is not another job's."""
+    with in_front(Outage, server) as url:
+        shards = in_bucket(server, "outage", tmp_path / "a", access=BucketAccess(url, "us-east-1"))
+        for number, refused in enumerate([(".tar",), *[("",)] * 15, ()]):
+            Outage.refused = refused
+            # The stats of each attempt have other times.
+            job = msgspec.structs.replace(shards.job(0, examples(0, 2)), ended=2000.0 + number)
+            if refused:
+                with pytest.raises(DestinationError, match="access is denied"):
+                    shards.publisher.publish(job)
+            else:
+                assert shards.publisher.publish(job).replaced == 0
+        shards.publisher.close()
 
 
 class PutOnly(Refusing):

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from downloader.files.directory import Entry, open_home
-from downloader.sinks.bucket_store import BucketError, is_denied, open_bucket, translated
+from downloader.sinks.bucket_store import BucketError, is_denied, lacks_conditions, open_bucket, translated
 from downloader.sinks.shards.files import PUBLISHING, STATS
 from downloader.sinks.shards.jobs import PublisherSettings
-from downloader.sinks.shards.records import Ours
+from downloader.sinks.shards.records import OtherFile, Ours
 from downloader.sinks.shards.stats import ShardStats, read_stats
 from downloader.sinks.stored import md5_of_file
 from downloader.sinks.taken_names import NameTaken
@@ -46,6 +46,7 @@ class Bucket:
         self.root = settings.root
         self.store = open_bucket(settings.root, settings.access)
         self._of_slice = settings.of_slice
+        self._has_conditions = True
 
     def temporary(self, name: str) -> Entry:
         return self.home / f"{PUBLISHING}{name}"
@@ -64,8 +65,10 @@ class Bucket:
         size = os.fstat(file.fileno()).st_size
         digest = md5 or md5_of_file(file)
         found = self.found(name)
-        # A small one is put on the condition that none is there. Parts of a larger one have no conditions.
-        if found is None and size <= _CHUNK:
+        # A small one is put on the condition that none is there. Parts of a larger one have no conditions,
+        # nor has any where the store knows none.
+        small = size <= _CHUNK
+        if found is None and small and self._has_conditions:
             if self._put(file, name, digest, new=True):
                 return False
             found = self.found(name)
@@ -75,7 +78,8 @@ class Bucket:
         if found is not None and found[1] and not is_ours and not self._of_slice:
             # Nothing locks a bucket. None was there when this job began, and it is no file of the user's.
             raise NameTaken(self.root, name, by_job=True)
-        if existing != "replace" and not is_ours and (found is not None or size <= _CHUNK):
+        is_there = found is not None or (small and self._has_conditions)
+        if existing != "replace" and not is_ours and is_there:
             raise NameTaken(self.root, name)
         self._put(file, name, digest)
         return found is not None and not is_ours
@@ -86,7 +90,7 @@ class Bucket:
             self._put(file, name, md5 or md5_of_file(file))
 
     def _put(self, file: BinaryIO, name: str, digest: str, *, new: bool = False) -> bool:
-        """Put ``file``; return False if ``new`` and there is an object of that name."""
+        """Put ``file``; return False if ``new`` and there is an object of that name, or no such request."""
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
@@ -104,6 +108,11 @@ class Bucket:
                 **more,
             )
         except (AlreadyExistsError, PreconditionError):
+            return False
+        except Exception as error:
+            if not (new and lacks_conditions(error)):
+                raise
+            self._has_conditions = False
             return False
         return True
 
@@ -126,6 +135,10 @@ class Bucket:
 
     def remove(self, name: str, ours: Ours) -> None:
         """Do nothing: who may put objects need not have the right to remove them. ``verify`` names it."""
+
+    def has(self, file: OtherFile) -> bool:
+        with translated():
+            return self.found(file.name) == (file.size, file.md5)
 
     def record(self, stats: bytes, name: str) -> None:
         path = self.temporary(name)

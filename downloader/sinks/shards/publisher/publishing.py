@@ -72,6 +72,9 @@ class Place(Protocol):
     def remove(self, name: str, ours: Ours) -> None:
         """Remove the file ``name``, which the shard does not have any more, if it is ``ours``."""
 
+    def has(self, file: OtherFile) -> bool:
+        """Return whether ``file`` is there, as it was made."""
+
     def record(self, stats: bytes, name: str) -> None:
         """Note that all files of the shard are published whose stats have this name."""
 
@@ -205,7 +208,9 @@ class _Files:
         earlier = sound_record(self._home, job.number)  # without it, its files count as those of others
         stale = _stale(earlier, {*(each.name for each in files), *(each.name for each in self._others)})
         former = [*earlier.others, *earlier.former] if earlier is not None else []
-        former = [*stale, *(each for each in former if each not in stale)][:_MOST_FORMER]
+        former = [*stale, *(each for each in former if each not in stale)]
+        if len(former) > _MOST_FORMER:  # of most attempts, what was made is not there, or not any more
+            former = [each for each in former if place.has(each)]
         record = ShardRecord(files, self._others, self._sums, former, self._stats, job.stored)
         ours = Ours([record, *([earlier] if earlier is not None else [])])
         write_record(self._home, job.number, record)
@@ -302,6 +307,10 @@ class Directory:
         path = self._root / name
         if path.exists() and ours.has(path):
             path.unlink()
+
+    def has(self, file: OtherFile) -> bool:
+        path = self._root / file.name
+        return path.exists() and Ours([ShardRecord([], [file])]).has(path)
 
     def record(self, stats: bytes, name: str) -> None:
         """Do nothing: the stats are beside the shard."""
