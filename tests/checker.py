@@ -33,7 +33,7 @@ BATCHES = (
     "SELECT seq, count, done, stored, failed, bytes, unverified, cursor, names, origin, marks"
     " FROM batch JOIN listing USING (seq) LEFT JOIN published USING (seq) ORDER BY seq"
 )
-OWN_FILES = {"lock", "name-key", "journal.sqlite", "journal.sqlite-wal", "journal.sqlite-shm"}
+OWN_FILES = {"active", "lock", "name-key", "journal.sqlite", "journal.sqlite-wal", "journal.sqlite-shm"}
 RECORDS = "records-"  # for a manifest
 
 

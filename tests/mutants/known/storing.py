@@ -463,6 +463,33 @@ KNOWN = (
         ),
     ),
     Mutant(
+        "a chmod makes an edit of damage",
+        "--existing keep keeps what a power cut has left of a file, and verify says that it agrees",
+        "lost_claim",
+        "(found.st_ctime_ns, found.st_mtime_ns)",
+        "(found.st_ctime_ns,)",
+        (
+            f"{KEPT}test_damage_is_not_taken_for_an_edit_where_only_names_or_permissions_have_changed[chmod]",
+            f"{KEPT}test_damage_is_not_taken_for_an_edit_where_only_names_or_permissions_have_changed[rename]",
+        ),
+    ),
+    Mutant(
+        "a run that could not record its end lasts until the next",
+        "what the user edits after a full disk, or after a kill, is replaced in silence",
+        "Destination._begin_run",
+        "since is not None and known_boot and (not self.cut_off)",
+        "False",
+        (f"{KEPT}test_stored_file_that_was_edited_after_a_run_that_could_not_record_its_end[full disk]",),
+    ),
+    Mutant(
+        "what is kept is requested",
+        "--existing keep fetches a file of 300 MB to throw it away, and fails where its server does",
+        "FilesSink.find_unowned",
+        "is_valid(claim, found)",
+        "False",
+        (f"{KEPT}test_stored_file_that_was_edited_after_the_run_is_the_users_at_relist[keep--as before]",),
+    ),
+    Mutant(
         "whatever is not as it was stored is the user's",
         "--existing keep keeps what a failing disk or a kill has left of a file, with exit 0",
         "lost_claim",
