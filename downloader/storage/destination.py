@@ -11,11 +11,9 @@ from pathlib import Path
 import msgspec
 
 from downloader.config.config import Config
-from downloader.core import run_times
 from downloader.core.file_errors import advice
 from downloader.core.item_states import Claim
 from downloader.core.ownership import Rules
-from downloader.core.run_times import Times
 from downloader.errors import ConfigError, DestinationError, DownloaderError, JournalError
 from downloader.files.directory import Entry, MissingHome, displaced, is_at
 from downloader.messages import Tally
@@ -76,7 +74,7 @@ class Destination:
         self._apart = is_apart(config)
         output = Path(config.local_output)
         self._root = self._journal_file = -1
-        self._is_idle = False
+        self._activity: Activity | None = None
         self._made = False
         if not has_journal(config):
             self._check_new()
@@ -137,10 +135,15 @@ class Destination:
         self.job, self.name_key = agreement.agree_on_key(job)
         if has_shards(config):
             self.journal.shards.inspect(expected=True)
-        self._activity = None if config.slice else Activity(self.home)
-        self._runs = self._begin_run(known_boot=bool(boot))
-        self.journal.run(boot, self._runs)
-        opened.callback(self._end_run)
+        if config.slice:  # which does not know when the attempts before it were active, on other machines
+            self.journal.run(boot, ())
+            opened.callback(self._end_slice)
+        else:
+            crashed = self.cut_off or not boot
+            self._activity = Activity(
+                *(self.home, self.journal, boot, self._active_at), resumed=self.resumed, crashed=crashed
+            )
+            opened.callback(self._activity.end)
         undo = undoer(
             *(config.store, Path(config.local_output), config.sink_kind.identity(config), self._prefix)
         )
@@ -331,7 +334,8 @@ class Destination:
         """
         if (problem := self.displaced()) is not None:
             raise problem
-        self._is_idle = idle
+        if self._activity is not None:
+            self._activity.idle = idle
         if self.relisting or (self.journal.ended and not self.journal.open_count()):
             known.remove(self.home)
         self._tidy()
@@ -368,7 +372,7 @@ class Destination:
         return Rules(
             *(self.job.foreign_before_ns, lost_before, config.existing, self._prefix, sole),
             known_before_ns=self.known_before_ns,
-            runs=self._runs,
+            runs=self._activity.times if self._activity is not None else (),
             root=(found.st_dev, found.st_ino),
         )
 
@@ -378,27 +382,9 @@ class Destination:
         # Runs with journals of their own may share a destination; their temporary names must differ.
         return temporary_prefix(self.home) if self._apart else ""
 
-    def _begin_run(self, *, known_boot: bool) -> Times:
-        """Return ``Rules.runs`` of this run; ``known_boot``: it is known whether the machine went down.
-
-        That of a slice does not know when the attempts before it were active, on other machines.
-        """
-        if self._activity is None:
-            return ()
-        now = self._active_at()
-        runs = self.journal.runs or (((0, 0),) if self.resumed else ())  # an earlier version has none
-        since = self._activity.since_ns
-        if since is not None and known_boot and not self.cut_off:
-            runs = run_times.end(runs, now - since)
-        return run_times.begin(runs, now)
-
-    def _end_run(self) -> None:
-        """Record that the run has ended; on failure, it counts as interrupted."""
-        runs = self._runs[:-1] if self._is_idle else run_times.end(self._runs, self._active_at())
-        if self._activity is not None:
-            self._activity.end()
+    def _end_slice(self) -> None:
         with contextlib.suppress(JournalError):
-            self.journal.run("", runs)
+            self.journal.run("", ())  # on failure, this run counts as interrupted
 
     def touch(self) -> None:
         """Record that the run is active."""

@@ -476,8 +476,8 @@ KNOWN = (
     Mutant(
         "a run that could not record its end lasts until the next",
         "what the user edits after a full disk, or after a kill, is replaced in silence",
-        "Destination._begin_run",
-        "since is not None and known_boot and (not self.cut_off)",
+        "Activity.__init__",
+        "since is not None and (not crashed)",
         "False",
         (f"{KEPT}test_stored_file_that_was_edited_after_a_run_that_could_not_record_its_end[full disk]",),
     ),
