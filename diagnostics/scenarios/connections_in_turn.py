@@ -57,10 +57,26 @@ def create_connection(*args, **kwargs):
 
 if MODE == "name":
     _getaddrinfo, socket.getaddrinfo = socket.getaddrinfo, getaddrinfo
-else:
+elif MODE != "one":
     _create_connection = urllib3.util.connection.create_connection
     urllib3.util.connection.create_connection = create_connection
 gevent.spawn(answer)
+
+
+class Slow(requests.Session):
+    """Asks in turn before its first requests, each session for itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.lock = threading.RLock()
+        self.made = 0
+
+    def request(self, *args, **kwargs):
+        if self.made < 12:
+            with self.lock:
+                self.made += 1
+                time.sleep(SECONDS)
+        return super().request(*args, **kwargs)
 
 
 def fetch(url):
@@ -70,9 +86,10 @@ def fetch(url):
 def main():
     def get(number):
         with contextlib.suppress(requests.ConnectionError):
-            SESSION.get(HOST + str(number))
+            session.get(HOST + str(number))
 
-    gevent.joinall([gevent.spawn(get, number) for number in range(10)])
+    session = Slow() if MODE == "one" else SESSION
+    gevent.joinall([gevent.spawn(get, number) for number in range(1 if MODE == "one" else 10)])
 
 
 if __name__ == "__main__":
@@ -102,5 +119,13 @@ RUNS = [
         "name": "four",
         "COMMAND": ["python", "connections_in_turn.py", "four"],
         "EXPECT": {"verdict": "concurrent"},
+    },
+    {
+        "name": "one",
+        "COMMAND": ["python", "connections_in_turn.py", "one"],
+        "EXPECT": {
+            "verdict": "none",
+            "error": "*with one client for all greenlets HTTPS is serialized, with one for each it is concurrent*",
+        },
     },
 ]

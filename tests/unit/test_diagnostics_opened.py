@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from test_diagnostics_causes import observation
 from test_diagnostics_verdict import ASK, once, seen, served
 
 from diagnostics.agent.https_agent import openings
+from diagnostics.causes import explain
+from diagnostics.evidence import Case
+from diagnostics.limits import queued_at_opening
 from diagnostics.opened import Queue, queue_of
 from diagnostics.verdict import judge
 from diagnostics.waits import in_look_up, in_turn
@@ -99,6 +103,33 @@ def test_what_a_queue_takes_has_to_be_long_and_of_that_pass_alone():
     assert measured(told, ready=0.7).verdict == "concurrent"  # nor had a local service a CPU
     assert measured(told, cpu=1.5).verdict == "concurrent"
     assert measured(told, quick=1.5).queue is None  # a rate
+
+
+def case(waits: Any, has: Any) -> Case:
+    """Return what is known where greenlets wait at ``waits``, and after that longer elsewhere."""
+    opening = opens(waits, has, NINE)
+    rounds = (once(1, 0, 0.2), once(10, 0.0, 2.0, opening=opening), once(10, 0.2, 0.21))
+    other = [LOCK[0], ("/proj/b.py", 5, "log")]
+    parked = [{"stack": each, "seconds": 9.0, "during": 1.8, "most": 8} for each in (other, waits)]
+    facts = {"own_files": ["/proj/app.py"], "started": "/proj"}
+    found = observation({"rounds": list(rounds), "parked": parked}, **facts)
+    found.served.update(served(10, *[0.0] * 9, 0.2))
+    return Case(ASK, found, judge(ASK, found))
+
+
+def test_the_cause_is_the_lock_that_they_queue_for():
+    queued = case(LOCK, SOCKET)
+    [(cause, _)] = explain(queued)
+    assert (cause.code, cause.where) == ("own-lock", "app.py:8")
+    assert "while they open connections" in cause.explanation
+    assert not any("server saw" in line for line in cause.evidence)
+    assert queued_at_opening(queued) == ""
+
+
+def test_a_note_has_the_line_where_they_may_queue():
+    queued = case(EVENT, None)
+    assert explain(queued) == []
+    assert "took 2.00 s: greenlets went on one after the other at app.py:8;" in queued_at_opening(queued)
 
 
 def test_a_lock_of_a_look_up_of_its_own_is_no_look_up():

@@ -872,4 +872,20 @@ KNOWN = (
         "False",
         (f"{SCENARIO}[connections_in_turn/fetch]",),
     ),
+    Mutant(
+        "what queues while connections are opened is measured with one client alone",
+        "of one greenlet's client it is not said that with one for each it is concurrent",
+        "Agent.measure",
+        "second is not None and probe.opened_slowly(result, spec)",
+        "False",
+        (f"{SCENARIO}[connections_in_turn/one]",),
+    ),
+    Mutant(
+        "the cause of a queue at the opening of connections is any other wait",
+        "a program is told of a line that its greenlets do not queue at",
+        "own_lock",
+        "in_turn if opening is None else opening.stack.__eq__",
+        "in_turn",
+        (f"{OPENED}test_the_cause_is_the_lock_that_they_queue_for",),
+    ),
 )
