@@ -214,20 +214,19 @@ def _opening(question: Question, seen: Observation) -> dict[str, Any] | None:
 
 
 def _queue(question: Question, seen: Observation, pairs: list[_Pair]) -> Queue | None:
-    """Return where greenlets queued while connections were opened, where that alone took long.
-
-    What the program asks meanwhile, on the same machine, may have had no CPU for as long as the hub's
-    thread.
-    """
+    """Return where greenlets queued while connections were opened, where that alone took long."""
     many = question.requests
     each = _opening(question, seen)
     if each is None or not pairs:
         return None
-    excess = (each["wall"] - each["cpu"] - 2 * each["ready"]) / question.delay
+    excess = (each["wall"] - each["cpu"] - each["ready"]) / question.delay
     # A rate keeps the other passes back as well.
-    if excess < max(least_slope(many), _ALONE * min(pair.excess for pair in pairs)):
-        return None
-    return queue_of(each.get("opening"), many)
+    least = max(least_slope(many), _ALONE * min(pair.excess for pair in pairs))
+    queue = queue_of(each.get("opening"), many) if excess >= least else None
+    # What the program asks, on the same machine, may have had no CPU for as long as the hub's thread.
+    if queue is not None and excess - each["ready"] / question.delay < least:
+        return queue._replace(sure=False)
+    return queue
 
 
 def _of_pair(found: Judgement, many: int, pair: _Pair | None, opened: float | None) -> Judgement:

@@ -100,7 +100,8 @@ def test_several_that_have_a_turn_are_no_queue_for_sure():
 def test_what_a_queue_takes_has_to_be_long_and_of_that_pass_alone():
     told = opens(LOCK, SOCKET, NINE)
     assert measured(told, wall=0.7).verdict == "concurrent"
-    assert measured(told, ready=0.7).verdict == "concurrent"  # nor had a local service a CPU
+    busy = measured(told, ready=0.7)  # nor had a local service a CPU
+    assert (busy.verdict, busy.queue) == ("concurrent", Queue(LOCK, False))
     assert measured(told, cpu=1.5).verdict == "concurrent"
     assert measured(told, quick=1.5).queue is None  # a rate
 
