@@ -15,6 +15,7 @@ from diagnostics.errors import ProbeError
 from diagnostics.evidence import Case
 from diagnostics.excerpts import excerpts_of
 from diagnostics.launch import host_of, observe
+from diagnostics.limits import queued_at_opening
 from diagnostics.model import Diagnosis, Observation, Question, Remedy, Start
 from diagnostics.origin import Origin
 from diagnostics.output_errors import error_in
@@ -139,7 +140,8 @@ def diagnose(
             f" {name}; name a fetch of one argument with --app"
         )
     verdict = judgement.verdict
-    notes += filter(None, [both_ways.shown(seen, verdict), handlers.shown(seen, verdict)])
+    queued = queued_at_opening(case)
+    notes += filter(None, [both_ways.shown(seen, verdict), handlers.shown(seen, verdict), queued])
     held = [_shown(case, each) for each in case.held[:5]]
     return Diagnosis(
         verdict=judgement.verdict,

@@ -9,9 +9,10 @@ from diagnostics.evidence import Case
 from diagnostics.predicates import WAITING, Found, error_text, pool_place
 from diagnostics.provoked import is_provoked
 from diagnostics.source_places import ending
+from diagnostics.verdict import opening
 from diagnostics.waits import asleep, in_look_up, in_network, in_pool, in_turn, queued
 
-__all__ = ["failed_before", "no_request", "rate_limit", "small_pool", "time_elsewhere"]
+__all__ = ["failed_before", "no_request", "queued_at_opening", "rate_limit", "small_pool", "time_elsewhere"]
 
 _TAKEN_FOR = re.compile(r"(FileNotFoundError|IOError|gaierror): .*'https://")
 _MOST = 0.8  # of the requests
@@ -66,6 +67,18 @@ def time_elsewhere(case: Case) -> Found | None:
     at = case.where(case.own_frame(parked["stack"])) if parked else ""
     took = f"{case.question.requests} requests took {case.judgement.wall:.2f} s"
     return Found(at, [f"{took}, and one waits {case.judgement.delay:g} s", case.served_line()])
+
+
+def queued_at_opening(case: Case) -> str:
+    """Return a note on greenlets that may queue while connections are opened; "" if none do."""
+    queue, opened = case.judgement.queue, opening(case.question, case.observation)
+    if queue is None or opened is None or case.judgement.verdict != "concurrent":
+        return ""
+    at = case.at(case.user_frame(queue.stack) or case.own_frame(queue.stack))
+    return (
+        f"{case.question.requests} requests without a delay, which open connections, took {opened:.2f} s:"
+        f" greenlets went on one after the other{at}; whether they wait for each other there is not known"
+    )
 
 
 def no_request(case: Case) -> Found | None:

@@ -332,6 +332,11 @@ _REAL_LOCK = (
 WAITING = re.compile(r"\bwith\b|\bacquire\b|\bwait\b|\bget\(|\bjoin\b")
 _TAKES = re.compile(r"\.(get|put)\(")
 _EXECUTORS = r"\bmax_workers\s*=|\b(\w*Executor|FuturesSession|ThreadPool)\("
+_OPENING = (
+    "They wait there while they open connections, and requests on open ones do not: so it is the first of\n"
+    "each host that are slow, and those after a pause. Do not wait for anything with it held, or allow\n"
+    "more of them."
+)
 
 
 def real_lock(case: Case) -> Found | None:
@@ -359,7 +364,8 @@ def own_lock(case: Case) -> Found | None:
         return None
     if _hub_was_held(case):
         return None
-    parked = case.parked_in(in_turn)
+    opening = case.judgement.queue if case.judgement.delay == 0 else None
+    parked = case.parked_in(in_turn if opening is None else opening.stack.__eq__)
     # A lock that is polled, with a sleep in between, counts as well.
     parked = parked or case.parked_in(in_sleep)
     if parked is None:
@@ -378,7 +384,7 @@ def own_lock(case: Case) -> Found | None:
             case.served_line(),
         ],
         summary,
-        _several(case),
+        _several(case) if opening is None else _OPENING,
     )
 
 

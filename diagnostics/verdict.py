@@ -6,6 +6,9 @@ and at the delay D, and the *slope* (W(D) - W(0)) / D is 1 where the waiting ove
 not. Time in which the process had no CPU is left out. For a fetch that makes several requests in a row, the
 time grows by as many delays. Of repeated pairs the minimum counts, since noise only adds.
 
+Connections that are open by then hide what is slow while they are opened: there the pass at no delay is the
+slow one, and greenlets go on one by one in it (``diagnostics.opened``).
+
 The server's own counts have to agree: for how long it saw only a few requests waiting. One moment in which
 all of them waited says nothing about the rest. A run that takes far longer than N simultaneous requests is
 concurrent only if something explains it: a rate, or a pool (``diagnostics.waits``).
@@ -23,6 +26,7 @@ from typing import Any, NamedTuple
 from diagnostics.clock_check import contradiction
 from diagnostics.errors import ProbeError
 from diagnostics.model import Observation, Question, Verdict
+from diagnostics.opened import Queue, queue_of
 from diagnostics.waits import limit_of, queued, stand_in_line
 from downloader.core.redact import redact
 
@@ -37,6 +41,7 @@ _LEAST_CPU = 0.1
 _SHORTEST_WAIT = 0.02
 # From this many delays beyond those of N simultaneous requests on, a reason is reported.
 _TELLING = 0.8
+_ALONE = 2.0  # times as long as others is what opens connections where that alone is slow
 _ROOM = 0.5  # delays by which the server's counts may differ
 
 
@@ -69,7 +74,8 @@ class Judgement:
     - ``error``: the text of the first error;
     - ``concurrency``: how many requests waited at once, on average over ``wall``;
     - ``limit``: how the program limits itself (``rate-limit``, ``small-pool``, ``time-elsewhere``);
-    - ``served``: what the server saw.
+    - ``served``: what the server saw;
+    - ``queue``: where greenlets queued for each other while connections were opened, and took long.
     """
 
     verdict: Verdict
@@ -83,6 +89,7 @@ class Judgement:
     concurrency: float = 0.0
     limit: str = ""
     served: Served | None = None
+    queue: Queue | None = None
 
 
 class _Pair(NamedTuple):
@@ -157,11 +164,12 @@ def _measured(question: Question, seen: Observation) -> Judgement:
     together = done / len(measured) * (best.chain if best else 1.0) * delay if measured else 0.0
     concurrency = min(many, together / wall) if wall else 0.0
     limit = _limit(question, seen, pairs, slope)
+    queue = _queue(question, seen, pairs)
 
     def give(verdict: Verdict, limit: str = "") -> Judgement:
         problem = result["problem"] or ""
         return Judgement(
-            verdict, wall, delay, slope, blocked, busy, error, problem, concurrency, limit, served
+            verdict, wall, delay, slope, blocked, busy, error, problem, concurrency, limit, served, queue
         )
 
     if result["problem"] and not measured:
@@ -181,6 +189,9 @@ def _measured(question: Question, seen: Observation) -> Judgement:
         return give("serialized")
     if failed:
         return give("error")
+    if queue is not None and queue.sure:
+        opened = opening(question, seen) or wall
+        return replace(give("serialized"), wall=opened, delay=0.0, concurrency=1.0, served=None)
     if pairs and not limit and min(each.excess for each in pairs) >= least_slope(many):
         limit = "time-elsewhere"
         if _in_turn(question, seen, pairs):
@@ -190,12 +201,32 @@ def _measured(question: Question, seen: Observation) -> Judgement:
 
 def opening(question: Question, seen: Observation) -> float | None:
     """Return the seconds of the first pass of N requests at no delay, which open their connections."""
-    walls = (
-        float(each["wall"])
-        for each in seen.result["rounds"]
-        if each["requests"] == question.requests and _is_warm_up(each, question)
+    found = _opening(question, seen)
+    return float(found["wall"]) if found else None
+
+
+def _opening(question: Question, seen: Observation) -> dict[str, Any] | None:
+    passes: list[dict[str, Any]] = seen.result["rounds"]
+    opening = (
+        each for each in passes if each["requests"] == question.requests and _is_warm_up(each, question)
     )
-    return next(walls, None)
+    return next(opening, None)
+
+
+def _queue(question: Question, seen: Observation, pairs: list[_Pair]) -> Queue | None:
+    """Return where greenlets queued while connections were opened, where that alone took long."""
+    many = question.requests
+    each = _opening(question, seen)
+    if each is None or not pairs:
+        return None
+    excess = (each["wall"] - each["cpu"] - each["ready"]) / question.delay
+    # A rate keeps the other passes back as well.
+    least = max(least_slope(many), _ALONE * min(pair.excess for pair in pairs))
+    queue = queue_of(each.get("opening"), many) if excess >= least else None
+    # What the program asks, on the same machine, may have had no CPU for as long as the hub's thread.
+    if queue is not None and excess - each["ready"] / question.delay < least:
+        return queue._replace(sure=False)
+    return queue
 
 
 def _of_pair(found: Judgement, many: int, pair: _Pair | None, opened: float | None) -> Judgement:

@@ -47,6 +47,7 @@ _NETWORK = (
 )
 _LOOK_UPS = {"getaddrinfo", "gethostbyname", "gethostbyname_ex"}
 _GEVENT = re.compile(r"/gevent/")
+_LOCKS = re.compile(r"/gevent/(thread|lock|_semaphore|_abstract_linkable)\.py$")
 # Fractions of the time in which the greenlets were observed.
 _MOSTLY = 0.5
 _SOME = 0.4
@@ -105,8 +106,13 @@ def in_queue(stack: Sequence[Spot]) -> bool:
 
 
 def in_look_up(stack: Sequence[Spot]) -> bool:
-    """Return whether it waits for a name to be looked up."""
-    return any(spot[2] in _LOOK_UPS for spot in stack[:8])
+    """Return whether it waits for a name to be looked up, not for a lock of a program's own look-up."""
+    for number, spot in enumerate(stack[:8]):
+        if spot[2] in _LOOK_UPS:
+            files = [_file(each) for each in stack[: number + 1]]
+            in_gevent = any(_GEVENT.search(each) and not _LOCKS.search(each) for each in files)
+            return in_gevent or files[-1].endswith("/socket.py")
+    return False
 
 
 def in_network(stack: Sequence[Spot]) -> bool:

@@ -165,7 +165,8 @@ class Agent(object):
             overlapped = not result["problem"] and probe.overlapped(result, spec)
             # It may be the client that lets one through at a time, and it may not be shared.
             second, key = self._second, "other"
-            if overlapped:
+            # Where the opening of connections took long, they may have waited for each other in that.
+            if overlapped and not (second is not None and probe.opened_slowly(result, spec)):
                 second, key = self._too, "too"
             if second is not None and not result["problem"]:
                 self.tell("again")

@@ -6,6 +6,7 @@ import sys
 from . import frames, places, sampler
 from .clocks import clock, cpu
 from .fetchers import Unusable
+from .openings import Opening
 from .patience import Patience
 from .recorder import record
 from .timeline import Timeline
@@ -57,6 +58,7 @@ class Probe(object):
         self._gap = 0.0
         self._looking = False
         self._timeline = Timeline(0.0)
+        self._opening = None  # type: Optional[Opening]
         self.greenlets = set()  # type: set[Any]
         self.connects = False  # a request has come to a connection
         # Called with what there is after the first request, if that has succeeded.
@@ -111,7 +113,10 @@ class Probe(object):
             for number, (count, delay) in enumerate(self._plan(result)):
                 if patience.is_over(clock(), watch.starved):
                     break
-                rounds.append(self._round("%s-%d" % (spec["run"], number), count, delay, wait))
+                # The first of N requests at no delay opens their connections.
+                opens = not (spec["fixed"] or any(each["requests"] == spec["requests"] for each in rounds))
+                run = "%s-%d" % (spec["run"], number)
+                rounds.append(self._round(run, count, delay, wait, opens and count == spec["requests"]))
                 if number == 0 and self.on_warm is not None and not rounds[0]["errors"]:
                     self.on_warm(self._complete(result, watch, None))
         finally:
@@ -224,8 +229,8 @@ class Probe(object):
         self._gevent.joinall(list(self.greenlets), timeout=seconds)
         return all(each.ready() for each in self.greenlets)
 
-    def _round(self, run, count, delay, wait):
-        # type: (str, int, float, Callable[[], None]) -> Dict[str, Any]
+    def _round(self, run, count, delay, wait, opens):
+        # type: (str, int, float, Callable[[], None], bool) -> Dict[str, Any]
         errors = []  # type: List[Dict[str, Any]]
         kinds = {}  # type: Dict[str, int]
         done = []  # type: List[float]
@@ -258,8 +263,10 @@ class Probe(object):
             self._gevent.spawn(one, index, url)
             for index, url in enumerate(urls(self._spec["url"], run, count, delay))
         )
+        opening = self._opening = Opening(2 * _LOOK_EVERY) if opens else None
         wait()
         self._gevent.joinall(list(self.greenlets))
+        self._opening = None
         return {
             "run": run,
             "requests": count,
@@ -272,6 +279,7 @@ class Probe(object):
             "kinds": kinds,
             "first": errors,
             "timeline": timeline.told(),
+            "opening": opening.told() if opening is not None else None,
         }
 
     def _held(self, *seen):
@@ -286,12 +294,14 @@ class Probe(object):
             self._sleep(_LOOK_EVERY)
             now = clock()
             self._gap = max(self._gap, now - last)
-            seen = {}  # type: Dict[Any, int]
+            seen, waiting = {}, {}  # type: Dict[Any, int], Dict[int, Any]
             for greenlet in list(self.greenlets)[:_LOOK_AT]:
                 frame = getattr(greenlet, "gr_frame", None)
                 if frame is not None:
-                    key = tuple(frames.stack(frame)[:30])
+                    key = waiting[id(greenlet)] = tuple(frames.stack(frame)[:30])
                     seen[key] = seen.get(key, 0) + 1
+            if self._opening is not None:
+                self._opening.look(waiting)
             # Time in which the hub was held does not show where they wait.
             passed = min(now - last, 2 * _LOOK_EVERY)
             self._looked += passed
@@ -361,6 +371,14 @@ def overlapped(result, spec):
             grown.append((after["wall"] - after["ready"] - before["wall"] + before["ready"]) / delay)
     taken = [each["wall"] - each["cpu"] - each["ready"] for each in rounds if each["delay"]]
     return bool(grown) and min(grown) < _OVERLAP and min(taken) < (1 + (count - 1) / 3.0) * delay
+
+
+def opened_slowly(result, spec):
+    # type: (Dict[str, Any], Dict[str, Any]) -> bool
+    """Return whether the pass that opens connections waited for far longer than one delay."""
+    opens = [each for each in result["rounds"] if each["opening"] is not None]
+    waited = [each["wall"] - each["cpu"] - each["ready"] for each in opens]
+    return bool(waited) and waited[0] >= (1 + (spec["requests"] - 1) / 3.0) * spec["delay"]
 
 
 def _gevent():

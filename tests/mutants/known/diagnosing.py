@@ -10,6 +10,7 @@ __all__ = ["KNOWN"]
 
 CLOCKS = "tests/diagnostics/test_clocks.py::"
 VERDICT = "tests/unit/test_diagnostics_verdict.py::"
+OPENED = "tests/unit/test_diagnostics_opened.py::"
 STUCK = "tests/diagnostics/test_stuck_imports.py::"
 LOOKS = "tests/unit/test_diagnostics_stuck.py::"
 OWN_TLS = "tests/diagnostics/test_own_tls.py::"
@@ -838,5 +839,72 @@ KNOWN = (
             "tests/unit/test_diagnostics_causes.py::"
             "test_a_real_lock_is_named_only_where_it_stops_the_process",
         ),
+    ),
+    Mutant(
+        "who queues while connections are opened is not seen",
+        "a program with a look-up under a lock in front of each connection is called concurrent",
+        "_measured",
+        "queue is not None and queue.sure",
+        "False",
+        (f"{OPENED}test_who_goes_on_one_by_one_while_one_has_the_turn_queues",),
+    ),
+    Mutant(
+        "who goes on together has queued",
+        "a program whose greenlets wait for a login that is made once is called serialized",
+        "_turns",
+        "[0.0] * (len(left) - 1)",
+        "[idle - since] * (len(left) - 1)",
+        (f"{OPENED}test_who_goes_on_together_does_not_queue",),
+    ),
+    Mutant(
+        "a rate is a queue at the opening of connections",
+        "a program that spaces all of its requests out is called serialized",
+        "_queue",
+        "max(least_slope(many), _ALONE * min((pair.excess for pair in pairs)))",
+        "least_slope(many)",
+        (f"{OPENED}test_what_a_queue_takes_has_to_be_long_and_of_that_pass_alone",),
+    ),
+    Mutant(
+        "who waits for something of its own has waited for another",
+        "a program whose connections wait for as many timers is called serialized",
+        "queue_of",
+        "_ONE[0] <= free < _ONE[1]",
+        "True",
+        (f"{OPENED}test_what_may_be_a_queue_is_no_verdict",),
+    ),
+    Mutant(
+        "a lock in a look-up of the program's own is gevent's look-up",
+        "a program that looks names up in turn is told to give gevent more threads",
+        "in_look_up",
+        'in_gevent or files[-1].endswith("/socket.py")',
+        "True",
+        (
+            f"{OPENED}test_a_lock_of_a_look_up_of_its_own_is_no_look_up",
+            f"{SCENARIO}[connections_in_turn/name]",
+        ),
+    ),
+    Mutant(
+        "where requests wait while they open connections is not recorded",
+        "a program with a look-up under a lock in front of each connection is called concurrent",
+        "Probe._look",
+        "self._opening is not None",
+        "False",
+        (f"{SCENARIO}[connections_in_turn/fetch]",),
+    ),
+    Mutant(
+        "what queues while connections are opened is measured with one client alone",
+        "of one greenlet's client it is not said that with one for each it is concurrent",
+        "Agent.measure",
+        "second is not None and probe.opened_slowly(result, spec)",
+        "False",
+        (f"{SCENARIO}[connections_in_turn/one]",),
+    ),
+    Mutant(
+        "the cause of a queue at the opening of connections is any other wait",
+        "a program is told of a line that its greenlets do not queue at",
+        "own_lock",
+        "in_turn if opening is None else opening.stack.__eq__",
+        "in_turn",
+        (f"{OPENED}test_the_cause_is_the_lock_that_they_queue_for",),
     ),
 )
