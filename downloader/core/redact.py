@@ -279,6 +279,8 @@ _QUOTED: Final = re.compile(
     rf"([\"']?\s*[:=]\s*[bu]?){_STRING}",
     re.I | re.S,
 )
+# A message begins with the path of a file, which may be called so: `d/.downloader/name-key: no space left`.
+_FILE: Final = re.compile(r"/[A-Za-z0-9_\-]*\Z").search
 _SCHEME_VALUE: Final = re.compile(r"\b(Bearer|Basic)((?:\s|[:=+]|%20)+)[^\s,;]+", re.I)
 
 
@@ -683,6 +685,9 @@ def pattern_of(secrets: tuple[str, ...]) -> re.Pattern[str] | None:
 def _cut_value(hit: re.Match[str]) -> str:
     if hit[3]:
         return f"{hit[1]}{hit[2]}{hit[3]}{_CUT}{hit[3]}"
+    end = hit.end(1)
+    if _FILE(hit.string[max(0, end - _LONGEST_NAME) : end]):
+        return hit[0]
     return f"{hit[1]}{hit[4]}{_CUT}"
 
 

@@ -300,11 +300,14 @@ def read_parquet(shard: BinaryIO, *, vouched: bool) -> Iterator[tuple[str, SeenS
 
     ``vouched``: it is what was published.
     """
-    from pyarrow import ArrowException
+    from pyarrow import ArrowException, types
 
     damaged = ArrowException, OSError, ValueError, KeyError, OverflowError, MemoryError
     with contextlib.suppress(*damaged):
         for batch in batches(shard, ["key", "bytes"], vouched=vouched):
+            kinds = batch.schema.field("key").type, batch.schema.field("bytes").type
+            if not (types.is_string(kinds[0]) and types.is_binary(kinds[1])):
+                return  # nothing that was published
             for key, content in zip(batch.column("key").to_pylist(), batch.column("bytes"), strict=True):
                 body = content.as_buffer()
                 if key is not None and body is not None:

@@ -13,10 +13,12 @@ import sys
 from array import array
 from collections.abc import Iterable, Sequence
 from functools import partial
+from typing import Annotated
 
 import msgspec
 
 from downloader.core.checksum import crc32
+from downloader.core.limits import MOST_BATCH_ITEMS
 from downloader.errors import UNDECODABLE, JournalError
 from downloader.files.directory import Directory, Entry, UnsafeFile
 from downloader.sinks.shards.files import LARGEST_FILE, PUBLISHED
@@ -24,6 +26,7 @@ from downloader.sinks.shards.stats import IS_OURS, FileStats
 from downloader.sinks.stored import crc_of, md5_of_file
 
 __all__ = [
+    "MOST_FORMER",
     "DamagedRecord",
     "OtherFile",
     "Ours",
@@ -38,6 +41,8 @@ __all__ = [
     "write_record",
 ]
 
+MOST_FORMER = 10_000
+"""Files of attempts at a shard that are known."""
 _CHECKSUM = 4  # bytes in front of a record
 
 
@@ -64,16 +69,16 @@ class ShardRecord(msgspec.Struct, frozen=True):
     ``pack_indices`` packs them; None in a record of an earlier version.
     """
 
-    files: list[FileStats]
-    others: list[OtherFile] = []
+    files: Annotated[list[FileStats], msgspec.Meta(max_length=MOST_BATCH_ITEMS)]
+    others: Annotated[list[OtherFile], msgspec.Meta(max_length=MOST_FORMER)] = []
     sums: bytes = b""
-    former: list[OtherFile] = []
+    former: Annotated[list[OtherFile], msgspec.Meta(max_length=MOST_FORMER)] = []
     stats: bytes = b""
     stored: bytes | None = None
 
     @property
     def names(self) -> list[str]:
-        """Return the names of all files."""
+        """Return the names of all files, without those of attempts that were killed."""
         return [file.name for file in self.files] + [file.name for file in self.others]
 
 
@@ -193,5 +198,6 @@ def _decoded(content: bytes, shard: int) -> ShardRecord | None:
         return None
     is_whole = len(record.sums) % array("I").itemsize == 0
     number = f"{shard:05d}"
-    are_its = all(IS_OURS(name) and name.startswith(number) for name in record.names)
+    names = [*record.names, *(file.name for file in record.former)]
+    are_its = all(IS_OURS(name) and name.startswith(number) for name in names)
     return record if is_whole and are_its else None

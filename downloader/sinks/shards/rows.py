@@ -145,4 +145,7 @@ def _json_rows(file: BinaryIO, *, vouched: bool) -> Iterator[dict[str, Any]]:
     if not vouched and os.fstat(file.fileno()).st_size > _MOST_UNKNOWN:
         raise ValueError("it is too large")
     while line := file.readline(_LONGEST_ROW):
-        yield json.loads(line)
+        row = json.loads(line)
+        if not isinstance(row, dict):
+            raise TypeError("a row that is none")
+        yield row

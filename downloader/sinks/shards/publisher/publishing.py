@@ -27,6 +27,7 @@ from downloader.sinks.shards.publisher.part import Part, PartError, Sample
 from downloader.sinks.shards.publisher.sample_files import HashedFile, groups, write_parquet, write_tar
 from downloader.sinks.shards.publisher.tables import form_of_items
 from downloader.sinks.shards.records import (
+    MOST_FORMER,
     OtherFile,
     Ours,
     ShardRecord,
@@ -48,7 +49,7 @@ from downloader.sinks.taken_names import give_name
 __all__ = ["Directory", "Place", "publish"]
 
 _by_key = attrgetter("key")
-_MOST_FORMER = 20  # files of attempts that were killed
+_MANY_FORMER = 20  # files of attempts that were killed; of more, it is looked which are there
 _PIECE = 1 << 20
 
 
@@ -209,8 +210,8 @@ class _Files:
         stale = _stale(earlier, {*(each.name for each in files), *(each.name for each in self._others)})
         former = [*earlier.others, *earlier.former] if earlier is not None else []
         former = [*stale, *(each for each in former if each not in stale)]
-        if len(former) > _MOST_FORMER:  # of most attempts, what was made is not there, or not any more
-            former = [each for each in former if place.has(each)]
+        if len(former) > _MANY_FORMER:  # of most attempts, what was made is not there, or not any more
+            former = [each for each in former if place.has(each)][:MOST_FORMER]
         record = ShardRecord(files, self._others, self._sums, former, self._stats, job.stored)
         ours = Ours([record, *([earlier] if earlier is not None else [])])
         write_record(self._home, job.number, record)
