@@ -1,8 +1,9 @@
 """Resolve host names: one look-up per name at a time, ahead of their use, cached.
 
 The look-up of a dead name takes up to half a minute, and urllib3's connect timeout does not cover it. So
-each name is looked up once for all that wait for it, nobody waits longer than a timeout, and look-ups do
-not go through gevent's resolver, which has ten threads for everything that a process does.
+each name is looked up once for all that wait for it, nobody waits longer than a timeout once that has
+begun, and look-ups do not go through gevent's resolver, which has ten threads for everything that a process
+does.
 
 A name may get another address while a run goes on, when its machine fails (failover). So a name of which no
 address works is looked up again, ever more rarely while the answer stays the same: a list may name many
@@ -57,7 +58,7 @@ class _Known:
 
 
 class Resolver:
-    """A resolver that waits at most ``timeout`` seconds for each look-up.
+    """A resolver that waits at most ``timeout`` seconds for each look-up, once that has begun.
 
     ``open_lookup`` is called when the first name is looked up.
     """
@@ -70,6 +71,7 @@ class Resolver:
         self._known: dict[str, _Known] = {}
         self._unused: set[str] = set()
         self._pending: dict[str, gevent.Greenlet] = {}
+        self._asked: set[str] = set()  # of those that are pending: others wait for their turn
         self._ahead: OrderedDict[str, None] = OrderedDict()
 
     def addresses(self, host: str) -> list[str]:
@@ -83,7 +85,11 @@ class Resolver:
         if (address := numeric(host)) is not None:
             return address
         pending = self._pending.get(host) or self._begin(host)
-        pending.join(self._timeout)
+        while not pending.ready():
+            has_begun = host in self._asked
+            pending.join(self._timeout)
+            if has_begun:
+                break
         self._use(host)
         if not pending.ready():
             raise NoAnswer(socket.EAI_AGAIN, "the name server does not answer")
@@ -176,6 +182,7 @@ class Resolver:
     def _look_up(self, host: str) -> list[str] | Exception:
         try:
             with self._slots:
+                self._asked.add(host)
                 found = self._lookup.addresses(host)
         except Exception as error:
             self._unused.discard(host)
@@ -190,6 +197,7 @@ class Resolver:
             self._keep(host, found)
             return found or error
         finally:
+            self._asked.discard(host)
             del self._pending[host]
             self._begin_next()
         self._keep(host, found)

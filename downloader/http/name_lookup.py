@@ -16,6 +16,7 @@ import functools
 import re
 import socket
 from pathlib import Path
+from time import monotonic
 from typing import Any, Final, Protocol
 
 from downloader.config.options import LimitOptions
@@ -29,6 +30,8 @@ _HOSTS = Path("/etc/hosts")
 _NSSWITCH = Path("/etc/nsswitch.conf")
 _TRIES = 3
 _CHANNELS = 2
+# Seconds that c-ares waits for an answer, at least (MIN_TIMEOUT_MS) and at most (MAX_TIMEOUT_MS).
+_LEAST_PATIENCE, _MOST_PATIENCE = 0.25, 5.0
 _MAX_CACHED = 250  # answers that a channel of c-ares keeps, at 2.4 kB each
 # ares.h: codes that say for certain that there is no such name, or no address for it.
 _ARES_NO_NAME: Final = {1, 4, 8}
@@ -134,8 +137,11 @@ class _Channel:
 class _CaresLookup:
     """c-ares, which comes with gevent.
 
-    ``server``: ADDRESS or ADDRESS:PORT, "" for those of the system. A query is repeated twice, each time
-    after twice the time, within ``timeout`` seconds in all.
+    ``server``: ADDRESS or ADDRESS:PORT, "" for those of the system. A look-up has ``timeout`` seconds in
+    all. First a query is repeated twice, each time after twice the time. c-ares derives that from how long
+    other answers took (since 1.32): after quick ones it may be a second in all, and a name whose own
+    servers are far away takes longer. So the name is then asked again by a patient channel, which knows of
+    no answers.
 
     A channel has one socket for a name server, which has room for 277 packets (Linux by default), and a
     look-up gets two. An answer for which there is no room costs a second and more. So there are several
@@ -148,17 +154,49 @@ class _CaresLookup:
     most = 256
 
     def __init__(self, server: str, timeout: float) -> None:
+        self._timeout = timeout
         self._options: dict[str, Any] = {"timeout": timeout / (2**_TRIES - 1), "tries": _TRIES}
+        self._patience = min(timeout / 2, _MOST_PATIENCE)
         if server:
             address, port = split_address(server)
             self._options.update(servers=address, udp_port=str(port), tcp_port=str(port))
         self._channels = [_Channel(self._options) for _ in range(_CHANNELS)]
+        self._patient: _Channel | None = None
         self._system = _SystemLookup()
 
     def addresses(self, host: str) -> list[str]:
         """See ``Lookup``."""
         if host.lower() in _hosts_for_the_system():
             return self._system.addresses(host)
+        give_up = monotonic() + self._timeout
+        channel, patience = self._usual_channel(host), _LEAST_PATIENCE
+        while True:
+            began = monotonic()
+            try:
+                return self._ask(channel, host)
+            except socket.gaierror as error:
+                problem = _translated(error)
+                # That there is no address may be half of an answer, where the other half may be lost.
+                is_half = problem.errno == socket.EAI_NONAME and monotonic() - began >= patience
+                if not (is_half or isinstance(problem, NoAnswer)):
+                    raise problem from error
+                if monotonic() >= give_up:
+                    raise _no_answer() from error
+            channel, patience = self._patient_channel(), self._patience
+
+    def _ask(self, channel: _Channel, host: str) -> list[str]:
+        channel.asked += 1
+        channel.busy += 1
+        try:
+            found = channel.resolver.getaddrinfo(host, None, socket.AF_UNSPEC, socket.SOCK_STREAM)
+            if channel is self._patient:
+                self._patient = None  # by now it knows how long an answer took
+        finally:
+            channel.busy -= 1
+            self._close_unused(channel)
+        return [str(address[0]) for *_, address in found]
+
+    def _usual_channel(self, host: str) -> _Channel:
         channels = self._channels
         which = hash(host) % len(channels)  # the same one again, which may know it
         channel = channels[which]
@@ -166,27 +204,28 @@ class _CaresLookup:
             full, channel = channel, _Channel(self._options)
             channels[which] = channel
             self._close_unused(full)
-        channel.asked += 1
-        channel.busy += 1
-        try:
-            found = channel.resolver.getaddrinfo(host, None, socket.AF_UNSPEC, socket.SOCK_STREAM)
-        except socket.gaierror as error:
-            raise _translated(error) from error
-        finally:
-            channel.busy -= 1
-            self._close_unused(channel)
-        return [str(address[0]) for *_, address in found]
+        return channel
+
+    def _patient_channel(self) -> _Channel:
+        channel = self._patient
+        if channel is None or channel.asked >= _MAX_CACHED:
+            channel = self._patient = _Channel({**self._options, "timeout": self._patience, "tries": 1})
+        return channel
 
     def _close_unused(self, channel: _Channel) -> None:
-        if not channel.busy and channel not in self._channels:
+        if not channel.busy and channel not in (*self._channels, self._patient):
             channel.resolver.close()
+
+
+def _no_answer() -> NoAnswer:
+    return NoAnswer(socket.EAI_AGAIN, "the name server does not answer")
 
 
 def _translated(error: socket.gaierror) -> socket.gaierror:
     """Return ``error``, which has a code of c-ares, with a code of the system."""
     code, text = error.args
     if code == _ARES_TIMEOUT:
-        return NoAnswer(socket.EAI_AGAIN, "the name server does not answer")
+        return _no_answer()
     if code == socket.EAI_NONAME or code in _ARES_NO_NAME:
         return socket.gaierror(socket.EAI_NONAME, "Name or service not known")
     return socket.gaierror(socket.EAI_AGAIN, str(text).partition(": ")[2] or str(text))

@@ -11,12 +11,14 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
 from harness import Job, run_behind_mount
 from servers.answers import ok
 from servers.command import download
+from servers.names import name_server
 from servers.raw import Server
 
 from benchmarks.openweb.names import Kind, host, own_addresses
@@ -123,6 +125,33 @@ def test_hosts_that_do_not_answer_hold_no_slot(web: Web, tmp_path: Path) -> None
         job.until(lambda: "60 files wait for 30 hosts" in job.err)
         job.kill(signal.SIGINT)
         assert job.wait() == 130
+
+
+def test_living_hosts_whose_names_take_long_or_are_not_answered_for_a_while(tmp_path: Path) -> None:
+    """After quick answers c-ares waits a second or three for others, in three tries."""
+    first: dict[str, float] = {}
+
+    def after(name: str, kind: str) -> float | None:
+        passed = monotonic() - first.setdefault(name[:4], monotonic())
+        if name.startswith("slow"):
+            return 3.5
+        if name.startswith("lost"):
+            return 0.0 if passed > 5 else None
+        if name.startswith("half"):
+            return 0.0 if passed > 5 or kind == "AAAA" else None
+        return 0.0
+
+    with (
+        Server(default=lambda request: ok(request.target.encode())) as server,
+        name_server(["127.0.0.1"], after=after) as names,
+    ):
+        kinds = {"fast": 40, "slow": 5, "lost": 5, "half": 5}
+        hosts = [f"{kind}{number}" for kind, many in kinds.items() for number in range(many)]
+        listed = [f"http://{host}.test:{server.port}/{host}" for host in hosts]
+        options = ("--workers", "1", "--retries", "0", "--dns-server", names)
+        result = download("-", tmp_path / "d", *options, stdin="\n".join(listed))
+    assert result.codes == {}
+    assert set(result.files) == set(hosts)
 
 
 @pytest.mark.parametrize(

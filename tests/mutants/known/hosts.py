@@ -645,4 +645,15 @@ KNOWN = (
         "",
         ("tests/fuzz/test_fuzz_wire.py::test_fuzz[names]",),
     ),
+    Mutant(
+        "a look-up has the time that c-ares gives it",
+        "living hosts fail as dns where their names take longer than those before",
+        "_CaresLookup.addresses",
+        "monotonic() >= give_up",
+        "True",
+        (
+            "tests/faults/test_names.py::"
+            "test_living_hosts_whose_names_take_long_or_are_not_answered_for_a_while",
+        ),
+    ),
 )
