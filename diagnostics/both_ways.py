@@ -15,9 +15,9 @@ from typing import Any
 from diagnostics.errors import ProbeError
 from diagnostics.evidence import Case
 from diagnostics.model import Observation, Question
+from diagnostics.redaction import redact
 from diagnostics.source_places import Spot, ending, is_own, short, where
 from diagnostics.verdict import Judgement, judge, least_slope
-from downloader.core.redact import redact
 
 __all__ = ["settled", "shown", "unlike", "waited_elsewhere"]
 

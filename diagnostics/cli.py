@@ -252,7 +252,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _failure(error: Exception) -> tuple[str, int]:
     """Return what is told of ``error``, and the exit code."""
-    from downloader.core.redact import redact
+    from diagnostics.redaction import redact
 
     if isinstance(error, DiagnosticsError):
         return redact(str(error)), error.exit_code
@@ -265,6 +265,6 @@ def _failure(error: Exception) -> tuple[str, int]:
 
 
 def _one_line(error: Exception) -> str:
-    from downloader.core.redact import redact
+    from diagnostics.redaction import redact
 
     return redact(" ".join(str(error).split()))[:300]

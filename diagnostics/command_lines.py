@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Sequence
 from itertools import pairwise
 
-from downloader.core.redact import is_secret_param, redact
+from diagnostics.redaction import redact
+from downloader.core.redact import is_secret_param
 
 __all__ = ["shown_command", "without_secrets"]
 
@@ -16,19 +18,25 @@ _LONGEST = 80
 _OPTION = re.compile(r"--?[A-Za-z][\w.-]*")
 # In the text of a shell: an option and the word behind it.
 _WORDS = re.compile(rf"(?<!\S)({_OPTION.pattern})(\s+)('[^']*'|\"[^\"]*\"|[^\s'\"-]\S*)")
+_JSON = re.compile(r"""(\\?["'])([\w.-]+)(\1\s*:\s*\1)((?:(?!\1).)*)(?=\1)""")
+_LOGINS = re.compile(r"-u|--user|--proxy-user|--login")  # NAME:PASSWORD, as curl has them
+_PASSWORDS = {"sshpass", "mysql", "mysqldump", "mysqladmin", "mariadb"}  # that have one behind -p
 
 
 def without_secrets(argv: Sequence[str]) -> list[str]:
     """Return the arguments without the secrets of ``redact``, and without the values of secret options.
 
-    Such a value is what follows ``--password`` or ``--api-key``, also in the text of a shell (``sh -c``).
+    Such a value is what follows ``--password`` or ``--api-key``, also in the text of a shell (``sh -c``),
+    the password of ``-u NAME:PASSWORD``, a value in JSON, and what programs are known to take with ``-p``.
     """
-    return [
-        _CUT
-        if _is_secret(before) and not word.startswith("-")
-        else redact(_WORDS.sub(_without_value, word))
-        for before, word in pairwise(["", *argv])
-    ]
+    shown = [_shown(before, word) for before, word in pairwise(["", *argv])]
+    programs = [number for number, word in enumerate(argv) if os.path.basename(word) in _PASSWORDS]
+    for number in range(programs[0] + 1, len(argv)) if programs else ():
+        if argv[number].startswith("-p") and argv[number] != "-p":
+            shown[number] = f"-p{_CUT}"
+        elif argv[number - 1] == "-p":
+            shown[number] = _CUT
+    return shown
 
 
 def shown_command(argv: Sequence[str]) -> str:
@@ -37,9 +45,22 @@ def shown_command(argv: Sequence[str]) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
+def _shown(before: str, word: str) -> str:
+    if _is_secret(before) and not word.startswith("-"):
+        return _CUT
+    name, colon, password = word.partition(":")
+    if _LOGINS.fullmatch(before) and password:
+        return f"{name}{colon}{_CUT}"
+    return redact(_JSON.sub(_without_field, _WORDS.sub(_without_value, word)))
+
+
 def _is_secret(word: str) -> bool:
     return _OPTION.fullmatch(word) is not None and is_secret_param(word.lstrip("-"))
 
 
 def _without_value(hit: re.Match[str]) -> str:
     return f"{hit[1]}{hit[2]}{_CUT}" if _is_secret(hit[1]) else hit[0]
+
+
+def _without_field(hit: re.Match[str]) -> str:
+    return f"{hit[1]}{hit[2]}{hit[3]}{_CUT}" if is_secret_param(hit[2]) else hit[0]

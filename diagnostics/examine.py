@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -20,17 +21,18 @@ from diagnostics.model import Diagnosis, Observation, Question, Remedy, Start
 from diagnostics.origin import Origin
 from diagnostics.output_errors import error_in
 from diagnostics.provoked import no_verdict
+from diagnostics.redaction import redact
 from diagnostics.remedy import is_known, measure_again
 from diagnostics.startup import with_startup
 from diagnostics.timeline import timeline_of
 from diagnostics.verdict import Judgement, judge, least_slope
 from diagnostics.waits import asleep
-from downloader.core.redact import redact
 from downloader.process import isolation
 
 __all__ = ["diagnose", "examine"]
 
 _CONTROL_PATIENCE = 60.0
+_PROXIES = ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
 
 
 def examine(
@@ -139,6 +141,8 @@ def diagnose(
             f"{app} takes more than a URL, so it is an application that was only imported: measured was"
             f" {name}; name a fetch of one argument with --app"
         )
+    if not question.url and (proxy := next(filter(os.environ.get, _PROXIES), "")):
+        notes.append(f"{proxy} was left out, and what that proxy does is not measured; give --url for that")
     verdict = judgement.verdict
     queued = queued_at_opening(case)
     notes += filter(None, [both_ways.shown(seen, verdict), handlers.shown(seen, verdict), queued])

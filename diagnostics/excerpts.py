@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from diagnostics.model import Excerpt
+from diagnostics.redaction import redact
 from diagnostics.source_places import absolute, here, is_own, short, text_of, where
-from downloader.core.redact import redact
 
 __all__ = ["excerpts_of"]
 

@@ -30,12 +30,12 @@ from diagnostics.model import End, Observation, Question, Start
 from diagnostics.origin import Origin
 from diagnostics.output_errors import error_in
 from diagnostics.processes import Processes, end_all, is_alive
+from diagnostics.redaction import redact
 from diagnostics.set_up import SetUp
 from diagnostics.source_places import absolute, here, is_own, line_of, where
 from diagnostics.standard_input import AT_A_TERMINAL
 from diagnostics.unpacking import agent_in, is_packed
 from downloader.config.system_authorities import read_system_authorities
-from downloader.core.redact import redact
 from downloader.errors import ConfigError
 from downloader.files.interpreter import interpreter
 from downloader.process import isolation

@@ -22,7 +22,7 @@ from diagnostics.agent.https_agent.entrance import Entrance
 from diagnostics.command_lines import shown_command
 from diagnostics.model import Start
 from diagnostics.processes import has_agent, is_interpreter
-from downloader.core.redact import redact
+from diagnostics.redaction import redact
 
 __all__ = ["Missed", "MissedProcess"]
 

@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from downloader.core.redact import redact
+from diagnostics.redaction import redact
 
 __all__ = [
     "absolute",

@@ -27,8 +27,8 @@ from diagnostics.clock_check import contradiction
 from diagnostics.errors import ProbeError
 from diagnostics.model import Observation, Question, Verdict
 from diagnostics.opened import Queue, queue_of
+from diagnostics.redaction import redact
 from diagnostics.waits import limit_of, queued, stand_in_line
-from downloader.core.redact import redact
 
 __all__ = ["Judgement", "judge", "least_slope", "opening"]
 

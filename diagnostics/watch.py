@@ -26,8 +26,8 @@ from diagnostics.launch import _argv, new_outbox, read_report, write_spec
 from diagnostics.missed import Missed, MissedProcess
 from diagnostics.model import Question, Target
 from diagnostics.records import typed
+from diagnostics.redaction import redact
 from diagnostics.unpacking import agent_in
-from downloader.core.redact import redact
 
 __all__ = ["watch"]
 

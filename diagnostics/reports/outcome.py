@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from diagnostics.model import Diagnosis, Question
-from downloader.core.redact import redact
+from diagnostics.redaction import redact
 
 __all__ = ["Outcome", "shown"]
 

@@ -270,7 +270,9 @@ _BEFORE_USER: Final = re.compile(r"[/\\\"'(<\[{,=;&?#]")
 # space; an unquoted header value extends to the end of the line.
 _STRING: Final = r"([\"'])(?:\\.|(?!\3)[^\\])*(?:\3|\Z)"
 _HEADER: Final = re.compile(
-    r"(authorization|cookie2?|[\-_](?:token|secret|password|api[\-_]?key|key))"
+    # Not `invalid_token: it has expired`: that is a code of OAuth's errors.
+    r"(authorization|cookie2?|(?<!missing)(?<!invalid)(?<!expired)[\-_]"
+    r"(?:token|secret|password|api[\-_]?key|key))"
     rf"(?:([\"']\s*[:,=]\s*[bu]?|\s*[:=]\s*[bu]?){_STRING}|([\"']?\s*:\s*)[^\n]*)",
     re.I | re.S,
 )

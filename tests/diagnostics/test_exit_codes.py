@@ -137,6 +137,22 @@ def test_secrets_of_the_command_line_are_in_no_message(run, write, tmp_path):
     assert len(written) == 2
 
 
+def test_secrets_of_the_environment_are_in_no_error_of_the_program(run, write):
+    write("app", "import os; raise SystemExit('bad tenant, key=' + os.environ['TENANT_API_KEY'])\n")
+    answer = run("--", sys.executable, "app.py", env={"TENANT_API_KEY": "AKhunter2zz"})
+    assert answer.code == 4
+    assert "bad tenant" in answer.line
+    assert "AKhunter2zz" not in answer.out + answer.err
+
+
+@pytest.mark.parametrize("variable", ["HTTPS_PROXY", "all_proxy"])
+def test_proxy_of_the_environment_that_is_left_out_is_told(run, variable):
+    answer = run("--style", "requests", env={variable: "http://user:hunter2@localhost:9"})
+    assert answer.code == 0
+    assert f"{variable} was left out" in answer.out
+    assert "hunter2" not in answer.out
+
+
 LINES = r"cannot start: [\n  1,\n  2,\n]"
 
 

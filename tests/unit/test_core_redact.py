@@ -317,6 +317,8 @@ def test_a_path_alone_is_that_of_a_url_if_it_is_said_to_be() -> None:
         ("see (http://h/a?x=1).", "see (http://h/a?x=1)."),
         ("mail a@b.example, code=404, key=3", "mail a@b.example, code=404, key=3"),
         ("50% at 12:30", "50% at 12:30"),
+        ("MissingTokenError: missing_token: no", "MissingTokenError: missing_token: no"),
+        ("invalid_token: it has expired", "invalid_token: it has expired"),
         ("d/.downloader/name-key: no space left", "d/.downloader/name-key: no space left"),
         ("/proc/api-key: it cannot be made", "/proc/api-key: it cannot be made"),
     ],

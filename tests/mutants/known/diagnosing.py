@@ -794,7 +794,7 @@ KNOWN = (
     Mutant(
         "secrets behind an option are shown",
         "the password of a command stands in the log of CI",
-        "without_secrets",
+        "_shown",
         "_is_secret(before) and (not word.startswith('-'))",
         "False",
         (
