@@ -148,7 +148,7 @@ def test_living_hosts_whose_names_take_long_or_are_not_answered_for_a_while(tmp_
         kinds = {"fast": 40, "slow": 5, "lost": 5, "half": 5}
         hosts = [f"{kind}{number}" for kind, many in kinds.items() for number in range(many)]
         listed = [f"http://{host}.test:{server.port}/{host}" for host in hosts]
-        options = ("--workers", "1", "--retries", "0", "--dns-server", names)
+        options = ("--workers", "1", "--retries", "0", "--connect-timeout", "20s", "--dns-server", names)
         result = download("-", tmp_path / "d", *options, stdin="\n".join(listed))
     assert result.codes == {}
     assert set(result.files) == set(hosts)
