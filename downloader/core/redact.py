@@ -31,7 +31,7 @@ __all__ = [
     "without_secrets",
 ]
 
-NAMING: Final = 8
+NAMING: Final = 9
 """The rules for names of a job that begins now (``storage.records.JobSpec``); earlier jobs keep theirs."""
 SHORTEST: Final = 4
 """Characters of a secret that is cut wherever it stands."""
@@ -39,6 +39,7 @@ _MORE_SECRETS: Final = 4  # from these rules on, more parameters count as secret
 _BY_THE_RFC: Final = 5  # from these on, a login is where RFC 3986 has it
 _STILL_MORE_SECRETS: Final = 7  # from these on, further parameters count as secrets
 _BY_WORDS: Final = 8  # from these on, the last words of a name count
+_BY_EXPIRY: Final = 9  # from these on, what looks like a signature beside an expiry is one
 
 _CUT: Final = "***"
 _ROUNDS: Final = 4
@@ -242,6 +243,16 @@ _KEPT_BETWEEN_WORDS: Final = re.compile(f"({_BETWEEN_WORDS.pattern})")
 _DIGITS: Final = "0123456789"
 _BRACKETS: Final = re.compile(r"[\[\]]+")
 _SEPARATOR: Final = re.compile(r"([?&;#])")
+# A link that holds until a time is signed, under whatever name: `md5=…&expires=…` (nginx's secure_link),
+# `st=…&e=…`, `verify=TIME-…` (Cloudflare).
+_EXPIRY: Final = re.compile(
+    r"(?:^|[?&;])(?:e|exp|expires?|expiry|expiration|valid_?(?:to|until|thru)|until|deadline)=\d{10}(?!\d)",
+    re.I,
+).search
+_BASE64: Final = r"(?:[\w+/~-]|%2[BbFf]){16,}(?:=|%3[Dd]){0,2}"
+_MAC: Final = re.compile(rf"(?=.*\d)(?=.*[A-Za-z]){_BASE64}", re.A).fullmatch
+_DATED_MAC: Final = re.compile(rf"\d{{10}}-{_BASE64}", re.A).fullmatch
+_SHORTEST_MAC: Final = 16
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://")
 # The origin of a URL which, without @, = and %, has no place for a secret. Most have none.
 _PLAIN_ORIGIN: Final = re.compile(r"https?://[A-Za-z0-9.-]+(?::[0-9]+)?(?:/|\Z)").match
@@ -405,13 +416,19 @@ def _is_strong(name: str, naming: int) -> bool:
     return is_secret_param(name, naming) or (naming < _BY_WORDS and is_secret_param(plain, naming))
 
 
-def _piece(piece: str, parameter: bool, query: bool, naming: int, strict: bool) -> tuple[str, bool]:
+def _piece(
+    piece: str, parameter: bool, query: bool, naming: int, strict: bool, whole: str
+) -> tuple[str, bool]:
     """Return a piece between separators, redacted, and whether a secret was cut at its end.
 
     ``parameter``: it has a name and a value, in a path or a ``query``. ``strict``: it is of a URL whose
-    host is certain.
+    host is certain. ``whole``: what it is a piece of.
     """
     parts = piece.split("=")
+    if parameter and naming >= _BY_EXPIRY and len(piece) - len(parts[0]) > _SHORTEST_MAC:
+        value = piece[len(parts[0]) + 1 :]
+        if _DATED_MAC(value) or (_MAC(value) and _EXPIRY(whole)):
+            return f"{parts[0]}={_CUT}", True
     secret = is_secret_param if parameter else _is_strong
     for index, part in enumerate(parts[:-1]):
         seen = _seen_name(part) if naming >= _BY_WORDS else part
@@ -467,13 +484,13 @@ def _parameters(rest: str, parameter: bool, query: bool, naming: int, strict: bo
     A value extends to the next ``&name=``: a raw ``;``, ``#``, ``?`` or a lone ``&`` may belong to it.
     """
     tokens = _SEPARATOR.split(rest)
-    first, cut = _piece(tokens[0], parameter, query, naming, strict)
+    first, cut = _piece(tokens[0], parameter, query, naming, strict, rest)
     out = [first]
     for separator, piece in zip(tokens[1::2], tokens[2::2], strict=True):
         query = query or separator in "?#"
         if cut and not (separator == "&" and "=" in piece):
             continue
-        kept, cut = _piece(piece, True, query, naming, strict)
+        kept, cut = _piece(piece, True, query, naming, strict, rest)
         out += (separator, kept)
     return "".join(out)
 

@@ -20,7 +20,8 @@ class JobSpec(msgspec.Struct, frozen=True):
     escaped; up to 3, fewer parameters of URLs count as secrets; up to 4, blanks at the
     ends of a name that a list gives are stripped, unless all of its page are plain, and
     more of a path counts as a login, ``sig=x.jpg`` loses its extension, and mirror leaves ``?`` alone;
-    up to 5, only ``.downloader`` itself is escaped, not what a file system without case takes for it.
+    up to 5, only ``.downloader`` itself is escaped, not what a file system without case takes for it; up to
+    8, what looks like a signature beside an expiry is none.
     ``types``: of its kept columns (``core.column_types``). ``kept``: --keep-columns where there are
     shards, whose tables have them, or records for a manifest, as JSON; "" where that is not known.
     ``began_ns``: when it began to store files, by the clock of ``output``; 0 if that is not known, or the

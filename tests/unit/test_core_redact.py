@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from downloader.core.echoes import Echoes, secrets_of_headers
-from downloader.core.redact import is_secret_param, redact, redact_url
+from downloader.core.redact import NAMING, is_secret_param, redact, redact_url, without_secrets
 
 SECRET = "hunter2Zq"
 URLISH = st.text(
@@ -271,6 +271,44 @@ def test_redact_url(url: str, expected: str) -> None:
 def test_harmless_urls_stay(url: str) -> None:
     assert redact_url(url) == url
     assert redact(f"see {url} there") == f"see {url} there"
+
+
+MAC = "Xy3_aVn0fGk1Zq-8sdKw2A"
+SIGNED = [
+    f"md5={MAC}&expires=1700000000",
+    f"expires=1700000000&md5={MAC}",
+    f"st={MAC}&e=1700000000",
+    f"verify=1700000000-{MAC}%3D",
+    f"hash={'0123456789abcdef' * 2}&validto=1700000000",
+    f"secure={MAC}==&expires=1700000000",
+    f"h={MAC}&Expires=1700000000&x=1",
+]
+
+
+@pytest.mark.parametrize("query", SIGNED)
+def test_what_signs_a_link_until_a_time_is_cut_under_any_name(query: str) -> None:
+    for url in (f"https://h/a.jpg?{query}", f"https://h/a?u={quote(f'https://i/b?{query}', safe='')}"):
+        cut = redact_url(url)
+        assert MAC not in cut
+        assert "0123456789abcdef" not in cut
+        assert MAC not in redact(f"403 for url: {url}")
+    plain = f"/a.jpg?{query}"
+    assert without_secrets(plain, 8) == plain  # a job that has begun keeps its names
+    assert without_secrets(plain, NAMING) != plain
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"md5={MAC}",
+        "expires=1700000000&size=large&page=12",
+        "e=1700000000&name=summer-holidays-of-the-family",
+        f"id={MAC}&e=5",
+        "v=1700000000-12",
+    ],
+)
+def test_without_an_expiry_or_a_signature_a_query_stays(query: str) -> None:
+    assert redact_url(f"https://h/a.jpg?{query}") == f"https://h/a.jpg?{query}"
 
 
 def test_a_path_alone_is_that_of_a_url_if_it_is_said_to_be() -> None:
