@@ -11,7 +11,7 @@ from itertools import pairwise
 from diagnostics.redaction import redact
 from downloader.core.redact import is_secret_param
 
-__all__ = ["shown_command", "without_secrets"]
+__all__ = ["shown_command", "shown_line", "without_secrets"]
 
 _CUT = "***"
 _LONGEST = 80
@@ -39,9 +39,17 @@ def without_secrets(argv: Sequence[str]) -> list[str]:
     return shown
 
 
+def shown_line(argv: Sequence[str]) -> str:
+    """Return the arguments as a line for a shell, without secrets."""
+    return " ".join(
+        word if shlex.quote(plain := word.replace(_CUT, "x")) == plain else shlex.quote(word)
+        for word in without_secrets(argv)
+    )
+
+
 def shown_command(argv: Sequence[str]) -> str:
     """Return a command line for a message: shortened, and without secrets."""
-    text = " ".join(shlex.join(without_secrets(argv)).split())
+    text = " ".join(shown_line(argv).split())
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 

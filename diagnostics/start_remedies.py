@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import shutil
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from diagnostics.command_lines import without_secrets
+from diagnostics.command_lines import shown_line
 from diagnostics.evidence import Case
 
 __all__ = ["PATCH_WORKERS", "Start", "starts"]
@@ -75,7 +74,7 @@ def starts(case: Case) -> list[Start]:
         argv = _with_monkey(program, bool(case.facts.get("runs_modules"))) if is_main else []
         if argv:
             place: dict[str, Any] = {"place": "command", "argv": argv, "chosen": ["", *program.rest]}
-            found.append(Start(shlex.join(without_secrets(argv)), "as the command", place))
+            found.append(Start(shown_line(argv), "as the command", place))
         if program.name in _PYTEST:
             found.append(_plugin(program, case, _PATCH if is_main else PATCH_WORKERS, is_main))
     folder = next((each for each in case.facts.get("path", []) if _is_site(each, case.facts)), None)
@@ -117,7 +116,7 @@ def _plugin(program: _Program, case: Case, line: str, is_main: bool) -> Start:
         number += 1
         name = f"{_PLUGIN}_{number}"
     argv = [*program.python, "-m", "pytest", "-p", name, *program.rest]
-    where = f"as the file {name}.py, and as the command: {shlex.join(without_secrets(argv))}"
+    where = f"as the file {name}.py, and as the command: {shown_line(argv)}"
     chosen = ["", "-p", name, *program.rest] if is_main else list(case.observation.argv)
     return Start(line, where, {"place": "module", "name": name, "argv": argv, "chosen": chosen})
 

@@ -39,3 +39,5 @@ def test_secrets_of_a_command_are_cut(argv: list[str], shown: str | None) -> Non
 def test_a_long_command_is_shortened() -> None:
     assert shown_command(["app", "x" * 100]) == f"app {'x' * 75}…"
     assert shown_command(["app", "a b"]) == "app 'a b'"
+    assert shown_command(["app", "https://u:p@h/", "--key", "x"]) == "app https://***@h/ --key ***"
+    assert shown_command(["app", "https://u:p@h/ x"]) == "app 'https://***@h/ x'"

@@ -43,7 +43,7 @@ class Opening(object):
 
     def told(self):
         # type: () -> Dict[str, Any]
-        """Return the record: the stacks, and ``[idle seconds, [greenlet, number of its stack] …]``.
+        """Return the record: the stacks, and ``[idle seconds, [greenlet, number of its stack], ...]``.
 
         ``ready``: whether the time is known for which the thread was ready.
         """
