@@ -264,8 +264,9 @@ def test_edited_list_resumes_after_a_kill(
         # As if it had been killed a moment earlier.
         with open_home(dest / ".downloader") as home, contextlib.closing(Journal(home)) as begun:
             begun.begin_anew()
-        for ledger in (dest / ".downloader").glob("ledger-*"):
-            ledger.unlink()
+        # With what it was replacing at that moment, which is known by the ledger only.
+        for left in [*(dest / ".downloader").glob("ledger-*"), *dest.glob(".downloader-*")]:
+            left.unlink()
         report = report_with(run_downloader(*argv, "--relist"))
         assert (report["stored"] + report["skipped"], report["failed"]) == (40, 0)
         assert not any(request.target == "/a/0" for request in server.requests[40:])
