@@ -135,10 +135,11 @@ def test_a_job_of_some_thousand_files_gets_few_connections_where_more_are_slower
         return ok(BODY)
 
     with Server(default=answer, record=False) as server:
-        listed = [f"{server.url}/f{n}" for n in range(5000)]
+        # Some thousand, and a fifth more: where a measurement is disturbed, it is repeated later.
+        listed = [f"{server.url}/f{n}" for n in range(6000)]
         options = (*PATIENT[:-1], "2")
         result = download("-", tmp_path / "d", *options, stdin="\n".join(listed), timeout=200)
-    assert (result.exit, len(result.files)) == (0, 5000)
+    assert (result.exit, len(result.files)) == (0, 6000)
     limit = result.report["connection_limit"]
     assert limit["last"] <= 16
     assert sum(connections <= 32 for connections in served) >= 1500
