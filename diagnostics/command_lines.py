@@ -1,4 +1,4 @@
-"""Show command lines without their secrets. Pure."""
+"""Show command lines without their secrets."""
 
 from __future__ import annotations
 

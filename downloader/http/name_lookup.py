@@ -207,10 +207,13 @@ class _CaresLookup:
         return channel
 
     def _patient_channel(self) -> _Channel:
-        channel = self._patient
-        if channel is None or channel.asked >= _MAX_CACHED:
-            channel = self._patient = _Channel({**self._options, "timeout": self._patience, "tries": 1})
-        return channel
+        former = self._patient
+        if former is not None and former.asked < _MAX_CACHED:
+            return former
+        self._patient = _Channel({**self._options, "timeout": self._patience, "tries": 1})
+        if former is not None:
+            self._close_unused(former)
+        return self._patient
 
     def _close_unused(self, channel: _Channel) -> None:
         if not channel.busy and channel not in (*self._channels, self._patient):

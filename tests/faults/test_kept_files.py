@@ -236,9 +236,7 @@ def test_stored_file_that_was_edited_after_a_run_is_the_users_when_its_batch_goe
     options = (*ONE, *(("--journal", tmp_path / "j") if apart else ()))
     with Server(routes={"/a": ok(b"a of the server"), "/z": gate}) as server:
         argv = (list_of(server, tmp_path / "l.csv", "a", "z"), "-o", dest, "--existing", existing, *options)
-        job = start(*argv)
-        gate.reached()
-        job.until((dest / "a").exists)
+        job = stored_first(start, argv, dest, gate)
         job.kill(signal.SIGINT)
         assert job.wait() == 130
         (dest / "a").write_text(EDITED)
@@ -276,9 +274,7 @@ def test_stored_file_that_was_edited_after_a_run_that_could_not_record_its_end(
     dest, gate = tmp_path / "d", Gate()
     with Server(routes={"/a": ok(b"a of the server"), "/z": gate}) as server:
         argv = (list_of(server, tmp_path / "l.csv", "a", "z"), "-o", dest, "--existing", "keep", *ONE)
-        job = start(*argv)
-        gate.reached()
-        job.until((dest / "a").exists)
+        job = stored_first(start, argv, dest, gate)
         active = dest / ".downloader/active"
         if ends.startswith("killed"):
             job.kill()
@@ -327,13 +323,11 @@ def test_damage_is_not_taken_for_an_edit_where_only_names_or_permissions_have_ch
 def test_stored_file_that_is_damaged_while_a_run_is_active_is_fetched_again(
     run_downloader: Run, start: Start, tmp_path: Path, ends: str
 ) -> None:
-    """As where its disk fails; what happens after a kill counts as well: nobody knows when it was."""
+    """As where its disk fails; so is what is changed in the first seconds after a kill."""
     dest, gate = tmp_path / "d", Gate()
     with Server(routes={"/a": ok(b"a of the server"), "/z": gate}) as server:
         argv = (list_of(server, tmp_path / "l.csv", "a", "z"), "-o", dest, "--existing", "keep", *ONE)
-        job = start(*argv)
-        gate.reached()
-        job.until((dest / "a").exists)
+        job = stored_first(start, argv, dest, gate)
         if ends == "by itself":
             (dest / "a").write_text("")
             gate.open()
@@ -385,6 +379,14 @@ class Gate:
 
     def open(self) -> None:
         self._opened.set()
+
+
+def stored_first(start: Start, argv: tuple[object, ...], dest: Path, gate: Gate) -> Job:
+    """Return a run that has stored ``a`` and waits at the gate."""
+    job = start(*argv)
+    gate.reached()
+    job.until((dest / "a").exists)
+    return job
 
 
 def test_kept_file_is_edited_after_a_kill(run_downloader: Run, start: Start, tmp_path: Path) -> None:
