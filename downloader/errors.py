@@ -93,11 +93,12 @@ class FetchError(Exception):
     ``code`` is a key of ``FAILURES`` or ``http-NNN``. ``detail`` is for a person and already redacted.
     ``retry_after`` is in seconds where the server gave a time. ``requests`` is how many requests the
     attempt took, redirects included. ``origin`` is the host that failed, where a redirect led to another
-    host than the file's. ``wire`` is how many of the requests the pipelined client sent. ``permanent``: no
-    further attempt can succeed, whatever ``FAILURES`` says about the code. ``unreachable``: no packet came
-    back in all of --connect-timeout. ``turned_away``: the connection was closed before anything had come on
-    it, or was ended with this as its only response (``refuses``). ``sets_cookie``: which cookie the
-    refusal changes first (``core.set_cookie.cookie_change``), "" for none, where nobody has read it yet.
+    host than the file's. ``pipelined`` is how many of the requests the pipelined client sent.
+    ``permanent``: no further attempt can succeed, whatever ``FAILURES`` says about the code.
+    ``unreachable``: no packet came back in all of --connect-timeout. ``turned_away``: the connection was
+    closed before anything had come on it, or was ended with this as its only response (``refuses``).
+    ``sets_cookie``: which cookie the refusal changes first (``core.set_cookie.cookie_change``), "" for
+    none, where nobody has read it yet.
     ``outdated``: the request had waited for so long behind a redirect that its URL may not hold any more.
     ``cookie_came``: by now there is a cookie for the request that it was sent without, by its name;
     ``cookie_renewed``: by now it has other cookies, whatever their names; ``cookieless``: it was sent
@@ -111,7 +112,7 @@ class FetchError(Exception):
         self.retry_after = retry_after
         self.requests = 1
         self.origin = ""
-        self.wire = 0
+        self.pipelined = 0
         self.permanent = False
         self.unreachable = False
         self.turned_away = False

@@ -133,14 +133,14 @@ class FileRecord(msgspec.Struct, frozen=True, array_like=True):
 class Page(msgspec.Struct, frozen=True):
     """A page of a source: at most ``BATCH_ITEMS`` items and the cursor behind them.
 
-    Items that have nothing but a name may be given as ``names``, in place of ``items``. ``origin`` is what
-    the source needs, besides the names, to make the same items again. ``position`` is the position in the
-    source, 0 to 1, or -1 where that is not known. ``note`` is a line for the user.
+    Items that have nothing but a name may be given as ``names``, in place of ``items``. ``recall_data``
+    is what the source needs, besides the names, to make the same items again. ``position`` is the position
+    in the source, 0 to 1, or -1 where that is not known. ``note`` is a line for the user.
     """
 
     items: list[Item]
     cursor: bytes
-    origin: bytes = b""
+    recall_data: bytes = b""
     position: float = -1.0
     names: Sequence[str] | None = None
     note: str = ""
@@ -236,7 +236,7 @@ class Recall(Message, frozen=True):
     seq: int
     count: int
     names: bytes
-    origin: bytes
+    recall_data: bytes
 
 
 class Continue(Message, frozen=True):
@@ -284,7 +284,7 @@ class Batch(Message, frozen=True):
     count: int
     cursor: bytes
     names: bytes
-    origin: bytes
+    recall_data: bytes
     items: bytes
     recalled: bool = False
     position: float = -1.0
@@ -428,7 +428,7 @@ class Outcome(Message, frozen=True):
     seq: int
     tally: Tally
     requests: int
-    wire: int
+    pipelined: int
     retries: int
     errors: dict[str, int]
     latency: dict[int, int]

@@ -74,7 +74,7 @@ class BatchQueue:
             self._recalled[row.seq] = row
             self._outstanding += 1
             room -= 1
-            yield Recall(row.seq, row.count, row.names, row.origin)
+            yield Recall(row.seq, row.count, row.names, row.recall_data)
         if room > 0 and not self._recalling and not self.done:
             self._outstanding += room
             yield Credit(room)

@@ -305,7 +305,7 @@ def _batch(
         count=len(names),
         cursor=page.cursor,
         names=encode_names(names),
-        origin=page.origin,
+        recall_data=page.recall_data,
         items=items,
         recalled=recalled,
         position=page.position,

@@ -23,14 +23,14 @@ import queue
 import select
 import socket
 import ssl
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from http import HTTPStatus
 from itertools import takewhile
 from time import monotonic
 from typing import Protocol
 
-from gevent import getcurrent
+import gevent
 from gevent.monkey import get_original
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
@@ -51,7 +51,15 @@ from downloader.http.name_lookup import NoAnswer
 from downloader.http.response import StrictResponse
 from downloader.process.private_parts import tls_object, tunnel_target
 
-__all__ = ["SLOW_TO_OPEN", "ConnectionBudget", "Slots", "pool_classes", "system_poll"]
+__all__ = [
+    "SLOW_TO_OPEN",
+    "ConnectionBudget",
+    "IdleConnection",
+    "Slots",
+    "UrllibConnection",
+    "pool_classes",
+    "system_poll",
+]
 
 _POLL = get_original("select", "poll")
 
@@ -83,12 +91,71 @@ class Slots(Protocol):
         """Take the slot back."""
 
 
+class IdleConnection(Protocol):
+    """An idle connection of either client, as the connection budget calls it."""
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Return the host and the port that it is connected to."""
+
+    @property
+    def since(self) -> float:
+        """Return when it last served a request that was not refused (seconds, monotonic)."""
+
+    @property
+    def refuses(self) -> bool:
+        """Return whether its last request was refused."""
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Return whether it may be one of those on which all is refused; see ``RefusalRun``."""
+
+    def close(self) -> None:
+        """Close it, to make room for another."""
+
+    def leave(self) -> None:
+        """Close it; its machine is of no use now."""
+
+
+class UrllibConnection(Protocol):
+    """A connection of urllib3's that the budget counts, as the pipelined client uses it.
+
+    ``key``: its host and port, once it is connected; ``address``: which of the host's that is; ``opened``:
+    when it began to be opened; ``good``: a request through it has succeeded.
+    """
+
+    host: str
+    port: int
+    timeout: float
+    key: tuple[str, int]
+    sock: Any
+    address: str
+    opened: float
+    good: bool
+
+    def set_tunnel(self, host: str, port: int, headers: Mapping[str, str]) -> None:
+        """Request a tunnel to ``host`` of the proxy that it is to."""
+
+    @property
+    def is_connected(self) -> bool:
+        """Return whether it is open, and nothing has arrived on it."""
+
+    def connect(self) -> None:
+        """Connect, with TLS if the scheme asks for it."""
+
+    def close(self) -> None:
+        """Close the socket."""
+
+    def request(self, method: str, url: str, *, headers: Mapping[str, str]) -> None:
+        """Write a request."""
+
+
 class _Opening:
     """A connection that ``greenlet`` has been opening since ``since``, in the slot of a request."""
 
     __slots__ = ("greenlet", "host", "parked", "since")
 
-    def __init__(self, greenlet: Any, host: Host, since: float) -> None:
+    def __init__(self, greenlet: gevent.Greenlet, host: Host, since: float) -> None:
         self.greenlet = greenlet
         self.host = host
         self.since = since
@@ -108,15 +175,13 @@ class ConnectionBudget:
         self.resolver = resolver
         self.open = 0
         self.peak = 0
-        # Idle connections of both clients, the longest idle first; each has a ``key``, ``refuses``,
-        # ``since`` and ``leave()``.
-        self.idle: dict[Any, None] = {}
+        self.idle: dict[IdleConnection, None] = {}  # of both clients, the longest idle first
         self._of_host: dict[tuple[str, int], int] = {}
         self.parked = 0
-        self.waiting_for: dict[Any, Host] = {}
+        self.waiting_for: dict[gevent.Greenlet, Host] = {}
         self.opened: Callable[[Host], None] | None = None
         self._slots: Slots | None = None
-        self._opening: dict[Any, _Opening] = {}
+        self._opening: dict[object, _Opening] = {}
         self._usual = 0.0  # seconds that connections took to open, where no slot was given away
 
     def use_slots(self, slots: Slots) -> None:
@@ -128,14 +193,14 @@ class ConnectionBudget:
         """Return the maximum number of open connections."""
         return self._slots.most if self._slots is not None else self._connections
 
-    def begin_opening(self, connection: Any) -> None:
+    def begin_opening(self, connection: object) -> None:
         """Record that ``connection`` is being opened by the current greenlet."""
-        greenlet = getcurrent()
+        greenlet = gevent.getcurrent()
         host = self.waiting_for.get(greenlet)
         if host is not None:
             self._opening[connection] = _Opening(greenlet, host, monotonic())
 
-    def end_opening(self, connection: Any) -> None:
+    def end_opening(self, connection: object) -> None:
         """Record that ``connection`` is open, or could not be opened."""
         opening = self._opening.pop(connection, None)
         if opening is None or self._slots is None:
@@ -148,12 +213,12 @@ class ConnectionBudget:
 
     def end_connecting(self) -> None:
         """Report that the current greenlet has opened a connection."""
-        host = self.waiting_for.get(getcurrent())
+        host = self.waiting_for.get(gevent.getcurrent())
         if host is not None and self.opened is not None:
             self.opened(host)
 
     @property
-    def openings(self) -> dict[Any, tuple[float, bool]]:
+    def openings(self) -> dict[gevent.Greenlet, tuple[float, bool]]:
         """Return since when each greenlet has been opening a connection, and whether without a slot."""
         return {each.greenlet: (each.since, each.parked) for each in self._opening.values()}
 
@@ -224,7 +289,7 @@ class ConnectionBudget:
             else:
                 idle.close()  # its machine serves others
 
-    def _idle_of(self, key: tuple[str, int]) -> list[Any]:
+    def _idle_of(self, key: tuple[str, int]) -> list[IdleConnection]:
         return [each for each in self.idle if each.key == key]
 
     def leave(self, key: tuple[str, int]) -> None:
@@ -349,7 +414,7 @@ class _CountedConnection:
             self.close()
             raise OSError(f"Tunnel connection failed: {response.status} {response.reason.strip()}")
 
-    def _new_conn(self) -> Any:
+    def _new_conn(self) -> socket.socket:
         try:
             return self._connect_to_any_address()
         except (NewConnectionError, ConnectTimeoutError) as error:
@@ -357,7 +422,7 @@ class _CountedConnection:
                 raise
             raise ProxyError("no connection", error) from error
 
-    def _connect_to_any_address(self) -> Any:
+    def _connect_to_any_address(self) -> socket.socket:
         host, resolver = self._dns_host, self.budget.resolver
         try:
             addresses = self._untried(resolver.addresses(host))
@@ -435,15 +500,15 @@ class _IdleConnections:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._connections: list[Any] = []
+        self._connections: list[_CountedConnection] = []
 
-    def get(self, block: bool = False, timeout: float | None = None) -> Any:
+    def get(self, block: bool = False, timeout: float | None = None) -> _CountedConnection:
         """Return the connection that was used last. Raises queue.Empty."""
         if not self._connections:
             raise queue.Empty
         return self._connections.pop()
 
-    def put(self, connection: Any, block: bool = False) -> None:
+    def put(self, connection: _CountedConnection | None, block: bool = False) -> None:
         """Keep ``connection``. Raises queue.Full."""
         if connection is None:
             return

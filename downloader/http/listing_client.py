@@ -16,8 +16,9 @@ from downloader.process import patching
 patching.require()
 
 import functools
+import socket
 from collections import deque
-from typing import Any, cast
+from typing import cast
 
 import gevent
 import requests
@@ -26,8 +27,10 @@ from downloader.config.config import Config
 from downloader.core.content_check import Checking, ContentCheck
 from downloader.core.units import show_size
 from downloader.errors import FetchError
+from downloader.http.connection_pool import UrllibConnection
 from downloader.http.exceptions import deadline_exceeded, translate
 from downloader.http.origin import Origin
+from downloader.http.pipelined.header_shape import HeaderShape
 from downloader.http.pipelined.parser import NeedsRequestsClient, ResponseParser
 from downloader.http.requests_client import RequestsClient
 from downloader.http.session import HttpSession
@@ -57,10 +60,10 @@ class ListingClient:
         self._session = session
         self._requests = RequestsClient(config, session)
         self._enabled = config.lane == "auto" and not config.compressed
-        self._resting: deque[Any] = deque()  # connections, the longest rested first
+        self._resting: deque[UrllibConnection] = deque()  # the longest rested first
         self._fallback_count = 0
         self._buffer = memoryview(bytearray(_BUFFER))
-        self._shapes: dict[tuple[bytes, ...], Any] = {}
+        self._shapes: dict[tuple[bytes, ...], HeaderShape] = {}
         self._template = functools.cache(self._make_template)
         self.max_size = _LARGEST  # --max-size is for files
 
@@ -113,12 +116,12 @@ class ListingClient:
         except Exception as error:
             raise translate(error, self._config.secrets, self._config.cacert) from error
         finally:
-            if keep:
+            if connection is not None and keep:
                 self._resting.append(connection)
             elif connection is not None:
                 connection.close()
 
-    def _exchange(self, sock: Any, request: bytes) -> tuple[bytes | bytearray, bool]:
+    def _exchange(self, sock: socket.socket, request: bytes) -> tuple[bytes | bytearray, bool]:
         """Return the body, and whether the connection can be reused."""
         parser, buffer = ResponseParser(self, self._shapes), self._buffer
         parser.outstanding.append(_PAGE)

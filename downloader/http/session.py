@@ -34,7 +34,7 @@ from downloader.core.robots import product_token
 from downloader.core.set_cookie import cookie_name
 from downloader.core.urls import login_of, sent_url
 from downloader.errors import FetchError
-from downloader.http.connection_pool import ConnectionBudget, pool_classes
+from downloader.http.connection_pool import ConnectionBudget, UrllibConnection, pool_classes
 from downloader.http.content_coding import accepted
 from downloader.http.cookies import Cookies, change_of, changed_names, cookie_line, what_came
 from downloader.http.dns import Resolver
@@ -315,7 +315,7 @@ class HttpSession(requests.Session):
         head, _, tail = recorder.sent.partition(_PLACEHOLDER.encode())
         return head, tail
 
-    def new_connection(self, origin: Origin) -> Any:
+    def new_connection(self, origin: Origin) -> UrllibConnection:
         """Return a new urllib3 connection to ``origin``, not open yet; opening it counts it."""
         scheme = origin.key.partition(":")[0]
         pool = None if origin.proxy else self._direct_pools.get(scheme)
@@ -324,7 +324,7 @@ class HttpSession(requests.Session):
             request.url = f"{origin.key}/"
             request._lane_origin = origin  # type: ignore[attr-defined]
             pool = self._adapter.get_connection_with_tls_context(request, True, origin.proxies)
-        connection = unopened_connection(pool)
+        connection: UrllibConnection = unopened_connection(pool)
         connection.timeout = self.config.connect_timeout
         if not origin.proxy:
             # A pool of any host makes connections to all: nothing else differs, and a pool for each host

@@ -26,7 +26,7 @@ class TaskBatch(Protocol):
     """The batch of a task, which stores its items, counts them and holds their states.
 
     ``states``, ``marks``: see ``core.item_states``. ``left``: number of items that are not finished.
-    ``requests``, ``wire``, ``retries``: how many there were, ``wire`` of them pipelined.
+    ``requests``, ``pipelined``, ``retries``: how many there were, ``pipelined`` by the pipelined client.
     """
 
     states: memoryview[int]
@@ -34,7 +34,7 @@ class TaskBatch(Protocol):
     latency: Histogram
     left: int
     requests: int
-    wire: int
+    pipelined: int
     retries: int
 
     def forget(self, index: int) -> None:
@@ -69,9 +69,9 @@ class TaskBatch(Protocol):
         """
 
     def published(
-        self, index: int, size: int, crc: int, how: int, requests: int = 0, wire: int = 0
+        self, index: int, size: int, crc: int, how: int, requests: int = 0, pipelined: int = 0
     ) -> None:
-        """Count item ``index`` as published after ``requests`` requests, ``wire`` of them pipelined."""
+        """Count item ``index`` as published after ``requests`` requests, ``pipelined`` of them there."""
 
 
 class FetchTask(msgspec.Struct, eq=False, gc=False):

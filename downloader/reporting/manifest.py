@@ -345,7 +345,7 @@ class _Recalled:
         try:
             if self._lister is None:
                 self._lister = self._open()
-            page = self._lister.recall(Recall(batch.seq, batch.count, batch.names, batch.origin))
+            page = self._lister.recall(Recall(batch.seq, batch.count, batch.names, batch.recall_data))
         except (DownloaderError, OSError):
             self._given_up = True  # the list is not what it was, and need not be
             return []

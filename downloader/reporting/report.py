@@ -76,7 +76,7 @@ def make(config: Config, destination: Destination, run: RunStats, seconds: float
             },
             "max": round(latency.max * 1000, 3),
         },
-        lanes={"wire": run.wire, "requests": run.requests - run.wire},
+        lanes={"wire": run.pipelined, "requests": run.requests - run.pipelined},
         pipeline_depth=run.depths(),
         connection_limit=run.connection_limits(),
         connections_peak=run.connections_at_most(config.worker_count),

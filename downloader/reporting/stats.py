@@ -19,7 +19,7 @@ class RunStats:
 
     tally: Tally = field(default_factory=Tally)
     requests: int = 0
-    wire: int = 0
+    pipelined: int = 0
     retries: int = 0
     errors: dict[str, int] = field(default_factory=dict)
     latency: Histogram = field(default_factory=Histogram)
@@ -39,7 +39,7 @@ class RunStats:
         """Add the outcome of a batch."""
         self.tally += outcome.tally
         self.requests += outcome.requests
-        self.wire += outcome.wire
+        self.pipelined += outcome.pipelined
         self.retries += outcome.retries
         self.latency.merge(outcome.latency)
         for code, count in outcome.errors.items():

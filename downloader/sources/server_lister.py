@@ -79,15 +79,15 @@ class ServerLister:
     def recall(self, batch: Recall) -> Page:
         """Return the items from the names in the journal; the listing is not requested again."""
         names = decode_names(batch.names)
-        if not batch.origin:
+        if not batch.recall_data:
             return Page([Item(name) for name in names], b"")
         # The names alone are not enough: an item that cannot be stored has only a text for messages.
-        listed = decoded_place(batch.origin, list[bytes])
+        listed = decoded_place(batch.recall_data, list[bytes])
         items = [self._item(raw.decode("utf-8", "surrogatepass")) for raw in listed]
         named = [
             item if item.fault else Item(name, item.url) for item, name in zip(items, names, strict=True)
         ]
-        return Page(named, b"", batch.origin)
+        return Page(named, b"", batch.recall_data)
 
     def pages(self, cursor: bytes, size: Callable[[], int]) -> Iterator[Page]:
         """See ``Lister``. Also raises SourceError if the markers form a cycle."""

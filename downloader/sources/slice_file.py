@@ -65,12 +65,12 @@ class SliceLister:
 
     def recall(self, batch: Recall) -> Page:
         """See ``Lister``. Reads the frame of the batch again."""
-        at = decoded_place(batch.origin, _At)
+        at = decoded_place(batch.recall_data, _At)
         frame = self._reader.frame(at.offset)
         items = frame[0][at.index : at.index + batch.count] if frame else []
         if [item.name for item in items] != decode_names(batch.names):
             raise SourceError(f"{self._path}: batch {batch.seq} is not what was read before")
-        return Page(items, b"", batch.origin)
+        return Page(items, b"", batch.recall_data)
 
     def pages(self, cursor: bytes, size: Callable[[], int]) -> Iterator[Page]:
         """See ``Lister``."""
@@ -79,12 +79,12 @@ class SliceLister:
             items, behind = frame
             while at.index < len(items):
                 part = items[at.index : at.index + size()]
-                origin = _encode(at)
+                recall_data = _encode(at)
                 at = _At(at.offset, at.index + len(part))
                 if at.index == len(items):
-                    yield Page(part, _encode(_At(behind)), origin, self._reader.fraction(behind))
+                    yield Page(part, _encode(_At(behind)), recall_data, self._reader.fraction(behind))
                 else:
-                    yield Page(part, _encode(at), origin, self._reader.fraction(at.offset))
+                    yield Page(part, _encode(at), recall_data, self._reader.fraction(at.offset))
             at = _At(behind)
 
 

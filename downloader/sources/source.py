@@ -39,13 +39,13 @@ class Lister(Protocol):
     """The part of a source in the feeder, which lists its items page by page."""
 
     def recall(self, batch: Recall) -> Page:
-        """Return the items of an earlier batch, ``batch.count`` of them in their order, and its ``origin``.
+        """Return the items of an earlier batch, ``batch.count`` of them in order, and its ``recall_data``.
 
         They have the names in the journal, under which they are stored, even if the source would give other
         names now.
 
         Called before ``pages``, in ascending order of batches. If the source corrects the batch, the page
-        has a cursor; then the cursor, ``origin`` and the names replace those of the batch. Raises
+        has a cursor; then the cursor, ``recall_data`` and the names replace those of the batch. Raises
         SourceError if the source is not what it was.
         """
 

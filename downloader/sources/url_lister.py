@@ -199,7 +199,7 @@ class UrlLister:
     def recall(self, batch: Recall) -> Page:
         """See ``Lister``. Reads the rows of the batch again."""
         self._check_files(begun=True)
-        cursor, end = self._range(batch.origin)
+        cursor, end = self._range(batch.recall_data)
         chunk, found = self._again(cursor, end)
         behind = cursor.skip + batch.count
         items = found[cursor.skip : behind]
@@ -212,9 +212,9 @@ class UrlLister:
                 item if item.fault else msgspec.structs.replace(item, name=name)
                 for item, name in zip(items, names, strict=True)
             ]
-            return Page(named, b"", batch.origin)
+            return Page(named, b"", batch.recall_data)
         self._grown = self._cursor(end)
-        return Page(items, self._cursor(chunk.end), self._origin(chunk, cursor.skip))
+        return Page(items, self._cursor(chunk.end), self._recall_data(chunk, cursor.skip))
 
     def _again(self, cursor: Cursor, end: bytes) -> _Read:
         """Return the rows from the place of ``cursor`` to ``end`` as they were read before."""
@@ -309,7 +309,9 @@ class UrlLister:
         while True:
             end = len(items) if whole else cut(weights, first, most)
             cursor = self._cursor(chunk.end) if end == len(items) else self._cursor(chunk.start, end)
-            yield Page(items[first:end], cursor, self._origin(chunk, first), self._position(), note=note)
+            yield Page(
+                items[first:end], cursor, self._recall_data(chunk, first), self._position(), note=note
+            )
             first, note = end, ""
             if end == len(items):
                 return
@@ -367,16 +369,16 @@ class UrlLister:
         name = os.fsencode(self._files[number].name)
         return Cursor(self._options, number, name, self._prints.before(number), place, skip)
 
-    def _origin(self, chunk: Chunk, skip: int) -> bytes:
+    def _recall_data(self, chunk: Chunk, skip: int) -> bytes:
         if self._bare:
             return _encode((msgspec.Raw(chunk.start), msgspec.Raw(chunk.end)))
         return _encode((self._at(chunk.start, skip), chunk.end))
 
-    def _range(self, origin: bytes) -> tuple[Cursor, bytes]:
+    def _range(self, recall_data: bytes) -> tuple[Cursor, bytes]:
         try:
             if not self._bare:
-                return msgspec.msgpack.decode(origin, type=tuple[Cursor, bytes])
-            start, end = msgspec.msgpack.decode(origin, type=tuple[msgspec.Raw, msgspec.Raw])
+                return msgspec.msgpack.decode(recall_data, type=tuple[Cursor, bytes])
+            start, end = msgspec.msgpack.decode(recall_data, type=tuple[msgspec.Raw, msgspec.Raw])
         except UNDECODABLE:
             raise self._other_form() from None
         return Cursor(self._options, 0, b"", 0, bytes(start)), bytes(end)

@@ -305,7 +305,7 @@ class Journal:
         """Record a batch before it is leased. A source that had ended has grown."""
         with self._rows.transaction():
             self._rows.add(BATCH, BatchFigures(batch.seq, batch.count))
-            self._rows.add(LISTING, Listing(batch.seq, batch.cursor, batch.names, batch.origin))
+            self._rows.add(LISTING, Listing(batch.seq, batch.cursor, batch.names, batch.recall_data))
             self._put_digests(batch)
             if batch.marks:
                 self._recount(batch.seq, batch.marks)
@@ -315,7 +315,7 @@ class Journal:
     def correct(self, batch: Batch) -> None:
         """Replace cursor, names and origin of a batch, whose items the source has corrected."""
         with self._rows.transaction():
-            self._rows.put(LISTING, Listing(batch.seq, batch.cursor, batch.names, batch.origin))
+            self._rows.put(LISTING, Listing(batch.seq, batch.cursor, batch.names, batch.recall_data))
             self._put_digests(batch)
 
     def _put_digests(self, batch: Batch) -> None:

@@ -53,6 +53,6 @@ class BatchRow:
     seq: int
     count: int
     names: bytes
-    origin: bytes
+    recall_data: bytes
     done: bool
     marks: bytes

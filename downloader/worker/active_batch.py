@@ -88,12 +88,12 @@ class ActiveBatch:
         "left",
         "marks",
         "opened",
+        "pipelined",
         "requests",
         "retries",
         "seq",
         "slot",
         "states",
-        "wire",
     )
 
     def __init__(self, lease: Lease, slot: Slot | Entries, sink: Sink, opened: float = 0.0) -> None:
@@ -123,7 +123,7 @@ class ActiveBatch:
 
     def _begin_counting(self) -> None:
         self.requests = 0
-        self.wire = 0
+        self.pipelined = 0
         self.retries = 0
         self.errors: dict[str, int] = {}
         self.latency = Histogram()
@@ -179,14 +179,14 @@ class ActiveBatch:
         return how
 
     def published(
-        self, index: int, size: int, crc: int, how: int, requests: int = 0, wire: int = 0
+        self, index: int, size: int, crc: int, how: int, requests: int = 0, pipelined: int = 0
     ) -> None:
-        """Count item ``index`` as published or WRITTEN, after ``requests``, ``wire`` of them pipelined.
+        """Count item ``index`` as published or WRITTEN, after ``requests``, ``pipelined`` of them there.
 
         ``how``: what ``FileWriter.publish`` returned. An item that is not new adds no bytes.
         """
         self.requests += requests
-        self.wire += wire
+        self.pipelined += pipelined
         if how == WRITTEN:
             self._written += 1
         else:
@@ -273,7 +273,7 @@ class ActiveBatch:
         Return what has gone wrong, which is ``problem`` so far.
         """
         self.requests += count
-        self.wire += count
+        self.pipelined += count
         self._written += written
         if written and not isinstance(problem, DestinationError):
             try:
@@ -469,7 +469,7 @@ class ActiveBatch:
             self.lease.seq,
             self.tally,
             self.requests,
-            self.wire,
+            self.pipelined,
             self.retries,
             self.errors,
             self.latency.counts,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from time import monotonic
-from typing import Any
 
 import gevent
 from cachetools import LRUCache
@@ -44,7 +43,7 @@ class Mirrors:
         fetching: Mapping[gevent.Greenlet, FetchTask],
         gate: RobotsGate | None,
         admit: Callable[[FetchTask], None],
-        spawn: Callable[..., Any],
+        spawn: Callable[..., object],
         wake: Callable[[], None],
         fatal: Callable[[Exception], None],
     ) -> None:

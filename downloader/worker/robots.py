@@ -251,7 +251,7 @@ class _Batch:
         self.states = self.marks.arrays[0]
         self.latency = Histogram()
         self.left = 1
-        self.requests = self.wire = self.retries = 0
+        self.requests = self.pipelined = self.retries = 0
 
     def forget(self, index: int) -> None:
         """Do nothing: no ledger has it."""
@@ -287,7 +287,7 @@ class _Batch:
         return writer.publish()
 
     def published(
-        self, index: int, size: int, crc: int, how: int, requests: int = 0, wire: int = 0
+        self, index: int, size: int, crc: int, how: int, requests: int = 0, pipelined: int = 0
     ) -> None:
         """Do nothing: it is not stored."""
 

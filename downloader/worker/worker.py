@@ -356,7 +356,7 @@ class Worker:
         for task in reversed(tasks):
             task.batch.forget(task.index)
             task.batch.requests += 1
-            task.batch.wire += 1
+            task.batch.pipelined += 1
             if not self.mirrors.divert(task):
                 self.schedule.requeue(task)
         if self.schedule.active < self.schedule.most:
@@ -366,7 +366,7 @@ class Worker:
         """Count one more request for each of ``tasks``, whose responses are held."""
         for task in tasks:
             task.batch.requests += 1
-            task.batch.wire += 1
+            task.batch.pipelined += 1
 
     def out_of_order(self, host: str, files: int) -> None:
         """Tell that ``files`` stored files of ``host`` may have the bodies of others."""
@@ -381,7 +381,7 @@ class Worker:
         task.demotions += 1
         task.batch.forget(task.index)
         task.batch.requests += 1
-        task.batch.wire += task.path is not None
+        task.batch.pipelined += task.path is not None
         if task.robots_txt:
             self.schedule.doubt(task.host)
         # Another mirror may be faster; after each was too slow, they have longer.
@@ -447,7 +447,7 @@ class Worker:
         task.attempts += 1
         batch.forget(task.index)
         batch.requests += error.requests
-        batch.wire += error.wire
+        batch.pipelined += error.pipelined
         batch.attempt_failed(error.code)
         host = schedule.host(error.origin) if error.origin else task.host
         if error.of_file:

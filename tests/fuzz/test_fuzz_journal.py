@@ -86,7 +86,7 @@ def read(home: Path, *, read_only: bool) -> Said:
         job = journal.job()  # as at the start of every run
         batches = {
             row.seq: (
-                row.count, decode_names(row.names), row.origin, row.done, tuple(published(row.marks)),
+                row.count, decode_names(row.names), row.recall_data, row.done, tuple(published(row.marks)),
             )
             for row in rows(journal.batches())
         }  # fmt: skip

@@ -659,7 +659,7 @@ def test_rows_read_together_that_no_batch_can_hold_are_several(tmp_path: Path) -
         assert [item.url for item in whole] == [f"http://h/{n}" for n in range(150)]
         names_of = [encode_names([item.name for item in page.items]) for page in pages]
         recalls = [
-            Recall(seq, len(page.items), names_of[seq], page.origin) for seq, page in enumerate(pages)
+            Recall(seq, len(page.items), names_of[seq], page.recall_data) for seq, page in enumerate(pages)
         ]
         all_recalled, done = lister(), 0
         for page, recall in zip(pages, recalls, strict=True):

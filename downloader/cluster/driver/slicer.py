@@ -12,7 +12,7 @@ import json
 import os
 import sys
 from time import monotonic
-from typing import Any
+from typing import Protocol
 
 import msgspec
 
@@ -43,6 +43,10 @@ class SlicerJob(msgspec.Struct, frozen=True):
     last: Slice = Slice("", 0)
 
 
+class _Say(Protocol):
+    def __call__(self, **event: object) -> None: ...
+
+
 def main() -> int:
     """Run the process: read a SlicerJob from the descriptor in argv[1]; die with the process in argv[2]."""
     die_with(int(sys.argv[2]))
@@ -51,7 +55,7 @@ def main() -> int:
     out = os.dup(1)
     os.dup2(2, 1)
 
-    def say(**event: Any) -> None:
+    def say(**event: object) -> None:
         os.write(out, json.dumps(event).encode("ascii") + b"\n")
 
     try:
@@ -66,7 +70,7 @@ def main() -> int:
     return 0
 
 
-def slice_source(config: Config, job: SlicerJob, say: Any) -> None:
+def slice_source(config: Config, job: SlicerJob, say: _Say) -> None:
     """Read the source from behind the last slice to its end, and write slices. Raises DownloaderError."""
     config = changed(config, column_types=job.last.types)
     beaten = 0.0
@@ -98,7 +102,7 @@ def slice_source(config: Config, job: SlicerJob, say: Any) -> None:
 
 
 class _Cutter:
-    def __init__(self, config: Config, number: int, last: Slice, say: Any) -> None:
+    def __init__(self, config: Config, number: int, last: Slice, say: _Say) -> None:
         self._config = config
         self._size = config.slice_files
         self._number = number

@@ -19,7 +19,6 @@ from collections.abc import Callable
 from functools import partial
 from itertools import islice
 from time import monotonic, thread_time
-from typing import Any
 
 import gevent
 from gevent.pool import Group
@@ -31,6 +30,7 @@ from downloader.core.pipeline_window import room_in_window
 from downloader.core.throughput import Pace
 from downloader.core.units import show_time
 from downloader.errors import DestinationError, FetchError
+from downloader.http.connection_pool import UrllibConnection
 from downloader.http.exceptions import (
     Preempted,
     below_min_speed,
@@ -40,6 +40,7 @@ from downloader.http.exceptions import (
 from downloader.http.origin import NOT_THERE, Origin
 from downloader.http.pipelined.commit_queue import CommitQueue
 from downloader.http.pipelined.connection import PipelinedConnection
+from downloader.http.pipelined.header_shape import HeaderShape
 from downloader.http.pipelined.interfaces import Owner
 from downloader.http.pipelined.observing_parser import Observed, ObservingParser
 from downloader.http.pipelined.origin_depths import OriginDepths
@@ -132,7 +133,7 @@ class PipelinedClient:
         self._storing = Group()  # files that take long to publish; they need no connection any more
         self.waiting: dict[gevent.Greenlet, FetchTask] = {}
         self._storage_cost = StorageCost()
-        self._shapes: dict[tuple[bytes, ...], Any] = {}
+        self._shapes: dict[tuple[bytes, ...], HeaderShape] = {}
         self._enabled = config.lane == "auto" and not config.compressed
         self._depth = depths.fixed(config.pipeline) if config.pipeline else depths.Depth()
         if config.rate:
@@ -443,7 +444,7 @@ class PipelinedClient:
             else:
                 self._owner.fall_back(task, error)
             return
-        error.wire = 1
+        error.pipelined = 1
         if state is not None and error.code in _CONTRADICTIONS:
             state.contradicted()
         if error.answered and self._cookies.changes:
@@ -498,7 +499,7 @@ class PipelinedClient:
             how = publish_prepared(task, writer)
             task.batch.published(task.index, writer.size, writer.crc, how, 1, 1)
         except FetchError as error:
-            error.wire = 1
+            error.pipelined = 1
             owner.attempt_failed(task, error, task.sent)
         except gevent.GreenletExit:
             owner.requeue([task])
@@ -541,14 +542,14 @@ class PipelinedClient:
         finally:
             del waiting_for[greenlet], self.waiting[greenlet]
 
-    def _connect(self, state: OriginState) -> Any:
+    def _connect(self, state: OriginState) -> UrllibConnection:
         made = self._session.new_connection(state.origin)
         try:
             made.connect()
         except Exception as error:
             made.close()
             failed = translate(error, self.secrets, self.cacert)
-            failed.wire = 1
+            failed.pipelined = 1
             raise failed from error
         except BaseException:
             made.close()

@@ -22,7 +22,6 @@ import contextlib
 import math
 import ssl
 from time import monotonic
-from typing import Any
 
 from downloader.core.host import Host
 from downloader.core.item_states import IN_FLIGHT
@@ -39,6 +38,7 @@ from downloader.core.pipeline_window import long_rest, room
 from downloader.core.spent_connections import RefusalRun
 from downloader.core.state_machine import transition
 from downloader.errors import DestinationError, FetchError
+from downloader.http.connection_pool import UrllibConnection
 from downloader.http.exceptions import IDLE_TIMEOUT, translate
 from downloader.http.pipelined import connection_state as states
 from downloader.http.pipelined.connection_state import ConnectionEvent as Event
@@ -94,7 +94,12 @@ class PipelinedConnection:
         "usable",
     )
 
-    def __init__(self, client: ConnectionOwner, origin_state: OriginState, connection: Any) -> None:
+    def __init__(
+        self,
+        client: ConnectionOwner[PipelinedConnection],
+        origin_state: OriginState,
+        connection: UrllibConnection,
+    ) -> None:
         self._client = client
         self.origin_state = origin_state
         self._transport = Transport(connection, client.buffer, self._readable, client.fatal)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 from downloader.core.host import Host
 from downloader.core.throughput import Pace
 from downloader.errors import FetchError
 from downloader.http.origin import Origin
 from downloader.http.pipelined.commit_queue import CommitQueue
+from downloader.http.pipelined.header_shape import HeaderShape
 from downloader.http.pipelined.origin_state import OriginState
 from downloader.http.pipelined.parser import Body, ParserOwner, ResponseParser
 from downloader.http.task import FetchTask, TaskBatch
 from downloader.sinks.checked_writer import CheckedWriter
 
 __all__ = ["ConnectionOwner", "Owner"]
+
+_Connection = TypeVar("_Connection", contravariant=True)
 
 
 class Owner(Protocol):
@@ -69,7 +72,7 @@ class Owner(Protocol):
         """Report that the worker must stop: the destination failed, or there is a bug."""
 
 
-class ConnectionOwner(Protocol):
+class ConnectionOwner(Protocol[_Connection]):
     """The client, as a connection calls it; the argument ``connection`` is always the calling one.
 
     ``buffer``: the receive buffer of all connections. ``window``, ``window_bytes``: the maximum number of
@@ -88,13 +91,15 @@ class ConnectionOwner(Protocol):
     window: int
     window_bytes: int
 
-    def new_parser(self, owner: ParserOwner, shapes: dict[tuple[bytes, ...], Any]) -> ResponseParser:
+    def new_parser(
+        self, owner: ParserOwner, shapes: dict[tuple[bytes, ...], HeaderShape]
+    ) -> ResponseParser:
         """Return the parser of a new connection."""
 
     def new_pace(self) -> Pace | None:
         """Return the measurement for --min-speed of a new connection, None without --min-speed."""
 
-    def next_tasks(self, connection: Any, most: int) -> list[FetchTask]:
+    def next_tasks(self, connection: _Connection, most: int) -> list[FetchTask]:
         """Return up to ``most`` tasks that ``connection`` may send next."""
 
     def depth_reached(self, depth: int) -> None:
@@ -103,10 +108,10 @@ class ConnectionOwner(Protocol):
     def host_serves(self, host: Host) -> None:
         """See ``Owner``."""
 
-    def idle(self, connection: Any) -> None:
+    def idle(self, connection: _Connection) -> None:
         """Take back ``connection``, which has nothing to do, and free its slot."""
 
-    def forget(self, connection: Any) -> None:
+    def forget(self, connection: _Connection) -> None:
         """Remove ``connection``, which is being closed."""
 
     def requeue(self, tasks: list[FetchTask]) -> None:

@@ -8,7 +8,7 @@ patching.require()
 
 from dataclasses import dataclass, replace
 from time import monotonic, thread_time
-from typing import Any, Protocol
+from typing import Protocol
 
 from downloader.core import pipeline_depth as depths
 from downloader.core.goodput import Meter
@@ -16,6 +16,7 @@ from downloader.core.pipeline_order import OUT_OF_ORDER, Order, Verdict, contrad
 from downloader.core.spent_connections import Patience
 from downloader.http.origin import Origin
 from downloader.http.pipelined.depth_trial import DepthTrial
+from downloader.http.pipelined.header_shape import HeaderShape
 from downloader.http.task import FetchTask
 
 __all__ = ["Connections", "OriginState", "StorageCost"]
@@ -93,7 +94,7 @@ class OriginState:
         template: tuple[bytes, bytes],
         depth: depths.Depth,
         stored: StorageCost,
-        shapes: dict[tuple[bytes, ...], Any],
+        shapes: dict[tuple[bytes, ...], HeaderShape],
         client: Connections,
     ) -> None:
         self.origin = origin

@@ -20,7 +20,7 @@ from typing import Any
 
 import gevent
 
-from downloader.http.connection_pool import system_poll
+from downloader.http.connection_pool import UrllibConnection, system_poll
 from downloader.process.private_parts import raw_socket, tls_object
 
 __all__ = ["ACKNOWLEDGED_AT_ONCE", "BUFFER", "SHORTEST_REST", "Blocked", "Transport"]
@@ -74,7 +74,7 @@ class Transport:
 
     def __init__(
         self,
-        connection: Any,
+        connection: UrllibConnection,
         buffer: memoryview,
         readable: Callable[[], None],
         on_error: Callable[[Exception], None],

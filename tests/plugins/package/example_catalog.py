@@ -68,11 +68,11 @@ class CatalogLister:
         self._lines = path.read_text().splitlines() * times
 
     def recall(self, batch: Recall) -> Page:
-        start, end = msgspec.msgpack.decode(batch.origin, type=tuple[int, int])
+        start, end = msgspec.msgpack.decode(batch.recall_data, type=tuple[int, int])
         items = [self._item(number) for number in range(start, end)]
         if len(items) != batch.count:
             raise SourceError("the catalog is not what was read")
-        return Page(items, b"", batch.origin)
+        return Page(items, b"", batch.recall_data)
 
     def pages(self, cursor: bytes, size: Callable[[], int]) -> Iterator[Page]:
         start = int(cursor or b"0")
