@@ -17,7 +17,6 @@ from downloader.engine.source_check import check_source
 from downloader.engine.supervisor import Supervisor
 from downloader.errors import (
     ROW_FAULTS,
-    ConfigError,
     DestinationError,
     JournalError,
     UnsafeProcess,
@@ -35,7 +34,6 @@ from downloader.storage.journal import Journal
 
 __all__ = ["Finished", "run_job"]
 
-_FAILURES_SHOWN = 5
 _CUT_OFF = (
     "the machine went down while a run was at work here: files that the journal does not vouch for are "
     "fetched again and replaced; `downloader verify` finds what else it may have lost (without --fsync)"
@@ -101,7 +99,7 @@ def run_job(
             progress.end()
         for detail in run.details:
             progress.log("debug", detail)
-        report = reports.make(config, destination, run, monotonic() - began)
+        report = reports.make_local(config, destination, run, monotonic() - began)
         if report.exit_code == 0 and destination.journal.unsynced:
             destination.journal.mark_synced()
         try:
@@ -114,9 +112,14 @@ def run_job(
             text = "damaged, and another has its samples: remove the files that verify names, and verify"
             progress.log("warning", _shards_text(superseded, text))
         # From the open journal: the destination may have been moved or removed by now.
-        failures = list(islice(destination.journal.failures(), _FAILURES_SHOWN))
-        faulty = list(islice(_faulty_lines(config, destination.journal), _FAILURES_SHOWN + 1))
-        report = _write(config, destination, report, lambda text: progress.log("warning", text))
+        failures = list(islice(destination.journal.failures(), reports.FAILURES_SHOWN))
+        faulty = list(islice(_faulty_lines(config, destination.journal), reports.FAILURES_SHOWN + 1))
+        report = reports.write_files(
+            config,
+            report,
+            manifest=lambda: _write_manifest(config, destination, progress),
+            failures=destination.journal.failures,
+        )
         if (displaced := destination.displaced()) is not None:
             report = reports.with_error(report, displaced)
         return Finished(report, failures, faulty, run.latency.counts)
@@ -142,31 +145,10 @@ def _faulty_lines(config: Config, journal: Journal) -> Iterator[str]:
             yield failure.name
 
 
-def _write(config: Config, destination: Destination, report: Report, log: Callable[[str], None]) -> Report:
-    """Write the files that ``config`` names; not for a run that was never started.
+def _write_manifest(config: Config, destination: Destination, progress: Progress) -> None:
+    from downloader.reporting.manifest import write_manifest
 
-    They may be those of an earlier one.
-    """
-    if report.exit_code == ConfigError.exit_code:
-        return report
-    if config.manifest:
-        from downloader.reporting.manifest import write_manifest
-
-        try:
-            write_manifest(config, destination, log)
-        except (DestinationError, JournalError) as error:
-            report = reports.with_error(report, error)
-    if config.failures:
-        try:
-            reports.write_failures(destination.journal.failures(), config.failures, config.output)
-        except (DestinationError, JournalError) as error:
-            report = reports.with_error(report, error)
-    if config.report:
-        try:
-            reports.write_json(report, config.report, config.output)
-        except DestinationError as error:
-            report = reports.with_error(report, error)
-    return report
+    write_manifest(config, destination, lambda text: progress.log("warning", text))
 
 
 def _check_process() -> None:

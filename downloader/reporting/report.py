@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import resource
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -14,18 +15,115 @@ from downloader.core.bucket_place import is_bucket
 from downloader.core.naming import one_line, shown
 from downloader.core.redact import redact
 from downloader.core.units import show_count, show_size, show_time
-from downloader.errors import DownloaderError, failure_kind
+from downloader.errors import (
+    ConfigError,
+    DestinationError,
+    DownloaderError,
+    JournalError,
+    SourceError,
+    failure_kind,
+)
 from downloader.messages import Failure
+from downloader.reporting.figures import Figures
 from downloader.reporting.published_file import publish
 from downloader.reporting.record import Report
 from downloader.reporting.stats import RunStats
 from downloader.storage.destination import Destination
 
-__all__ = ["as_text", "failed_text", "make", "state_of", "with_error", "write_failures", "write_json"]
+__all__ = [
+    "FAILURES_SHOWN",
+    "as_text",
+    "exit_code_of",
+    "failed_text",
+    "make",
+    "make_local",
+    "state_of",
+    "with_error",
+    "write_failures",
+    "write_files",
+    "write_json",
+]
+
+FAILURES_SHOWN = 5
+"""How many failed files the report for a person names."""
 
 
-def make(config: Config, destination: Destination, run: RunStats, seconds: float) -> Report:
-    """Return the report of ``run``; check that every listed item is accounted for.
+def make(
+    figures: Figures,
+    *,
+    source: str,
+    output: str,
+    complete: bool,
+    listed: int,
+    seconds: float,
+    workers: int,
+    failed_by_error: dict[str, int],
+    resumed: bool,
+    exit_code: int,
+    stopped_by: str | None,
+    complete_since: str | None = None,
+    nodes: int = 0,
+    slices: dict[str, int] | None = None,
+) -> Report:
+    """Return the report of a run with these ``figures``."""
+    tally, cpu = figures.tally, figures.cpu
+    return Report(
+        source=source,
+        destination=output.encode("utf-8", "backslashreplace").decode(),
+        complete=complete,
+        listed=listed,
+        stored=tally.stored,
+        skipped=tally.skipped,
+        failed=tally.failed,
+        unverified=tally.unverified,
+        bytes=tally.bytes,
+        seconds=round(seconds, 3),
+        files_per_second=round(tally.stored / seconds, 1) if seconds else 0.0,
+        requests=figures.requests,
+        retries=figures.retries,
+        attempts_by_error=dict(sorted(figures.errors.items())),
+        failed_by_error=failed_by_error,
+        latency_ms=figures.latency_ms,
+        lanes={"wire": figures.pipelined, "requests": figures.requests - figures.pipelined},
+        pipeline_depth={
+            "median": figures.median_depth,
+            "max": max(figures.depths, default=1),
+            "stopped": dict(figures.depth_stops),
+        },
+        connection_limit={
+            "max": figures.max_limit,
+            "last": figures.last_limit,
+            "stopped": dict(figures.limit_stops),
+        },
+        connections_peak=figures.connections,
+        workers=workers,
+        worker_deaths=figures.deaths,
+        cpu_seconds=round(sum(cpu.values()), 2),
+        cpu_by_role={role: round(seconds, 2) for role, seconds in cpu.items()},
+        peak_rss_mb={"supervisor": 0.0, "worker": 0.0, **figures.rss},
+        resumed=resumed,
+        replaced=tally.replaced,
+        encoded=tally.encoded,
+        doubtful=tally.doubtful,
+        complete_since=complete_since,
+        versions=dict(figures.versions),
+        preflight=figures.preflight,
+        exit_code=exit_code,
+        stopped_by=stopped_by,
+        nodes=nodes,
+        slices=slices or {},
+    )
+
+
+def exit_code_of(*, interrupted: bool, stop: DownloaderError | None, wrong: int) -> int:
+    """Return the exit code of a run that ``stop`` has ended, or in which ``wrong`` files are not right."""
+    if interrupted:
+        return 130
+    return stop.exit_code if stop else int(wrong > 0)
+
+
+def make_local(config: Config, destination: Destination, run: RunStats, seconds: float) -> Report:
+    """Return the report of ``run``, on this machine; check that every listed item is accounted for.
 
     Raises JournalError. Counts that do not add up are a defect, which is always reported, as the reason of
     an incomplete run.
@@ -43,60 +141,34 @@ def make(config: Config, destination: Destination, run: RunStats, seconds: float
         # Of batches that nobody has finished, what earlier runs have stored is recorded only.
         skipped = max(skipped, recorded.stored - stored)
     wrong = failed + journal.doubtful
-    exit_code = 130 if run.interrupted else run.stop.exit_code if run.stop else int(wrong > 0)
+    exit_code = exit_code_of(interrupted=run.interrupted, stop=run.stop, wrong=wrong)
     if complete and not (listed == stored + skipped + failed and not journal.open_count()):
         complete, exit_code = False, DownloaderError.exit_code
         stop = (
             f"the sums do not agree: {listed} listed, {stored} stored, {skipped} skipped, "
             f"{failed} failed, {journal.open_count()} batches open; please report this"
         )
-    latency = run.latency
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    cpu = {"supervisor": usage.ru_utime + usage.ru_stime, **run.cpu_seconds}
-    return Report(
+    own = Figures(
+        cpu={"supervisor": usage.ru_utime + usage.ru_stime},
+        rss={"supervisor": round(_peak_rss() / 1024, 1)},
+    )
+    figures = own + run.figures(config.worker_count)
+    tally = msgspec.structs.replace(
+        figures.tally, skipped=skipped, failed=failed, doubtful=journal.doubtful
+    )
+    idle = complete and not stored + run.requests
+    return make(
+        dataclasses.replace(figures, tally=tally),
         source=config.shown_source,
-        destination=_shown_path(config.output),
+        output=config.output if is_bucket(config.output) else os.path.abspath(config.output),
         complete=complete,
         listed=listed,
-        stored=stored,
-        skipped=skipped,
-        failed=failed,
-        unverified=run.tally.unverified,
-        bytes=run.tally.bytes,
-        seconds=round(seconds, 3),
-        files_per_second=round(stored / seconds, 1) if seconds else 0.0,
-        requests=run.requests,
-        retries=run.retries,
-        attempts_by_error=dict(sorted(run.errors.items())),
-        failed_by_error=journal.failures_by_code(),
-        latency_ms={
-            **{
-                name: round(latency.percentile(p) * 1000, 3)
-                for name, p in (("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p999", 99.9))
-            },
-            "max": round(latency.max * 1000, 3),
-        },
-        lanes={"wire": run.pipelined, "requests": run.requests - run.pipelined},
-        pipeline_depth=run.depths(),
-        connection_limit=run.connection_limits(),
-        connections_peak=run.connections_at_most(config.worker_count),
+        seconds=seconds,
         workers=config.worker_count,
-        worker_deaths=run.deaths,
-        cpu_seconds=round(sum(cpu.values()), 2),
-        cpu_by_role={role: round(seconds, 2) for role, seconds in cpu.items()},
-        peak_rss_mb={
-            "supervisor": round(_peak_rss() / 1024, 1),
-            "worker": round(run.worker_rss / 1024, 1),
-        },
+        failed_by_error=journal.failures_by_code(),
         resumed=destination.resumed,
-        replaced=run.tally.replaced,
-        encoded=run.tally.encoded,
-        doubtful=journal.doubtful,
-        complete_since=(destination.complete_since or None)
-        if complete and not stored + run.requests
-        else None,
-        versions=run.versions,
-        preflight=run.preflight,
+        complete_since=(destination.complete_since or None) if idle else None,
         exit_code=exit_code,
         stopped_by=stop,
     )
@@ -212,6 +284,33 @@ def with_error(report: Report, error: DownloaderError) -> Report:
     return msgspec.structs.replace(report, exit_code=code, stopped_by=report.stopped_by or str(error))
 
 
+def write_files(
+    config: Config,
+    report: Report,
+    *,
+    manifest: Callable[[], None],
+    failures: Callable[[], Iterator[Failure]],
+) -> Report:
+    """Write --manifest, --failures and --report; return ``report``, with the error if there is one.
+
+    Not for a run that was never started: the files may be those of an earlier one.
+    """
+    if report.exit_code == ConfigError.exit_code:
+        return report
+    writers: list[tuple[str, Callable[[Report], None]]] = [
+        (config.manifest, lambda _: manifest()),
+        (config.failures, lambda _: write_failures(failures(), config.failures, config.output)),
+        (config.report, lambda report: write_json(report, config.report, config.output)),
+    ]
+    for path, write in writers:
+        try:
+            if path:
+                write(report)
+        except (DestinationError, JournalError, SourceError) as error:
+            report = with_error(report, error)
+    return report
+
+
 def write_json(report: Report, path: str, output: str) -> None:
     """Write ``report`` to ``path``, whole or not at all, readable by its owner only; see ``publish``.
 
@@ -240,8 +339,3 @@ def write_failures(failures: Iterator[Failure], path: str, output: str) -> None:
             )
 
     publish(path, lambda file: file.writelines(lines()), output)
-
-
-def _shown_path(output: str) -> str:
-    path = output if is_bucket(output) else os.path.abspath(output)
-    return path.encode("utf-8", "backslashreplace").decode()

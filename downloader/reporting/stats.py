@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
 
 from downloader.core.latency import Histogram
 from downloader.errors import DownloaderError
 from downloader.messages import Heartbeat, Outcome, Ready, Tally
+from downloader.reporting.figures import Figures
 
 __all__ = ["RunStats"]
 
@@ -50,44 +50,40 @@ class RunStats:
         self.beats[worker] = beat
         self.peak_connections[worker] = max(self.peak_connections.get(worker, 0), beat.connections)
 
+    def figures(self, workers: int) -> Figures:
+        """Return the figures of the run, in which ``workers`` ran at a time."""
+        depths: Counter[int] = Counter()
+        depth_stops: Counter[str] = Counter()
+        for beat in self.beats.values():
+            depths.update(beat.depths)
+            depth_stops.update(beat.stops)
+        limits = [beat.limit for beat in self.beats.values()]
+        return Figures(
+            tally=self.tally,
+            requests=self.requests,
+            pipelined=self.pipelined,
+            retries=self.retries,
+            deaths=self.deaths,
+            errors=self.errors,
+            latency=self.latency.counts,
+            depths=depths,
+            depth_stops=depth_stops,
+            max_limit=max((most for most, _, _ in limits), default=0),
+            last_limit=max((now for _, now, _ in limits), default=0),
+            limit_stops=Counter(why for _, _, why in limits),
+            connections=self.connections_at_most(workers),
+            cpu=self.cpu_seconds,
+            rss={"worker": round(self.worker_rss / 1024, 1)},
+            versions=self.versions,
+            preflight=self.preflight,
+        )
+
     def connections_at_most(self, workers: int) -> int:
         """Return the maximum that were open at once where ``workers`` run at a time.
 
         A worker that died and its replacement do not add up.
         """
         return sum(sorted(self.peak_connections.values(), reverse=True)[:workers])
-
-    def connection_limits(self) -> dict[str, Any]:
-        """Return the maximum that a worker allowed itself, at any time and at last, and why not more.
-
-        The reasons are given with the number of workers.
-        """
-        limits = [beat.limit for beat in self.beats.values()]
-        return {
-            "max": max((most for most, _, _ in limits), default=0),
-            "last": max((now for _, now, _ in limits), default=0),
-            "stopped": dict(Counter(why for _, _, why in limits)),
-        }
-
-    def depths(self) -> dict[str, Any]:
-        """Return how deep connections were used, over requests, and why not deeper.
-
-        The reasons are given with the number of origins.
-        """
-        sent: dict[int, int] = {}
-        stopped: dict[str, int] = {}
-        for beat in self.beats.values():
-            for depth, requests in beat.depths.items():
-                sent[depth] = sent.get(depth, 0) + requests
-            for why, origins in beat.stops.items():
-                stopped[why] = stopped.get(why, 0) + origins
-        half, median = sum(sent.values()) / 2, 1
-        for depth in sorted(sent):
-            median = depth
-            half -= sent[depth]
-            if half <= 0:
-                break
-        return {"median": median, "max": max(sent, default=1), "stopped": stopped}
 
     def record_ready(self, message: Ready) -> None:
         """Keep the versions and the preflight result of the children."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import resource
 import signal
 import time
+from collections.abc import Iterator
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from types import FrameType
 
@@ -15,8 +18,8 @@ from downloader.cluster.driver.fleet_client import FleetClient
 from downloader.cluster.driver.job_shards import align_to_shards
 from downloader.cluster.driver.job_slices import JobSlices
 from downloader.cluster.driver.lost_disks import gone, is_local, lost_text, write_down_lost
+from downloader.cluster.driver.manifest import write_cluster_manifest
 from downloader.cluster.driver.plan_home import PlanHome, forget_all, plan_home
-from downloader.cluster.driver.results import write_results
 from downloader.cluster.driver.slicer_process import SlicerProcess
 from downloader.cluster.driver.status import write_running
 from downloader.cluster.driver.stored_there import has_all
@@ -32,8 +35,10 @@ from downloader.engine.job import Finished
 from downloader.engine.source_check import check_source
 from downloader.errors import ConfigError, DestinationError, DownloaderError, SourceError
 from downloader.files.below import seen_from
-from downloader.messages import Tally
+from downloader.messages import Failure, Tally
 from downloader.process.watching import stalled_text
+from downloader.reporting import report as reports
+from downloader.reporting.figures import Figures
 from downloader.reporting.progress import Progress, Totals
 from downloader.sinks.registry import check_place
 from downloader.storage.homes import make_directory
@@ -274,7 +279,7 @@ class _Driver:
 
     def _on_outcome(self, fleet: FleetClient, outcome: AttemptResult) -> None:
         name = outcome.name
-        self._slices.merged.tally += Tally(replaced=outcome.replaced)
+        self._slices.sums.tally += Tally(replaced=outcome.replaced)
         done = self._directory.done(name)
         if done is not None:
             # Whichever attempt was first, even if this one was lost right after it.
@@ -310,7 +315,7 @@ class _Driver:
             write_running(self._directory, self._tally(fleet), running, fleet.nodes, slots)
 
     def _tally(self, fleet: FleetClient) -> Tally:
-        return self._slices.merged.total() + fleet.live(self._book.running)
+        return self._slices.sums.total() + fleet.live(self._book.running)
 
     def _drain(self, fleet: FleetClient, now: float) -> None:
         if not self._draining:
@@ -329,7 +334,6 @@ class _Driver:
 
     def _finish(self, seconds: float) -> Finished:
         aside = self._book.abandoned
-        failed = sum(self._slices.merged.failed.values())
         if self._stop is None and aside:
             name, reason = next(iter(aside.items()))
             self._stop = DownloaderError(
@@ -342,26 +346,39 @@ class _Driver:
                 f"what had failed {tried} tried again: the source was never read to its end; "
                 "leave out --retry-failed to go on"
             )
-        complete = not self._signals and self._stop is None
-        wrong = failed + self._slices.merged.total().doubtful
-        exit_code = 130 if self._signals else self._stop.exit_code if self._stop else int(wrong > 0)
+        self._slices.sums.tally += Tally(replaced=self._slices.shards.replaced)
         usage = resource.getrusage(resource.RUSAGE_SELF)
-        self._slices.merged.tally += Tally(replaced=self._slices.shards.replaced)
-        report = self._slices.merged.make(
+        figures = Figures(cpu={"driver": usage.ru_utime + usage.ru_stime}) + self._slices.sums.figures()
+        running, tally = max(self._most_running, 1), figures.tally
+        report = reports.make(
+            dataclasses.replace(figures, connections=figures.connections * running),
             source=self._config.shown_source,
-            destination=self._config.output.encode("utf-8", "backslashreplace").decode(),
-            complete=complete,
+            output=self._config.output,
+            complete=not self._signals and self._stop is None,
             listed=self._slices.listed,
-            seconds=round(seconds, 3),
-            running=max(self._most_running, 1),
-            driver_cpu=usage.ru_utime + usage.ru_stime,
-            workers=self._workers * max(self._most_running, 1),
+            seconds=seconds,
+            workers=self._workers * running,
+            failed_by_error=self._slices.sums.failed_by_error(),
             resumed=self._slices.resumed,
-            exit_code=exit_code,
+            exit_code=reports.exit_code_of(
+                interrupted=self._signals > 0, stop=self._stop, wrong=tally.failed + tally.doubtful
+            ),
             stopped_by=redact(str(self._stop), self._config.secrets) if self._stop else None,
+            nodes=self._slices.sums.nodes,
             slices=self._slices.counts(),
         )
-        write_running(self._directory, self._slices.merged.total(), 0, 0, 0)
+        write_running(self._directory, self._slices.sums.total(), 0, 0, 0)
         log = partial(self._progress.log, "warning")
-        slices, records = self._slices.by_name.values(), self._slices.records.values()
-        return write_results(self._config, self._directory, slices, records, report, log)
+        slices = list(self._slices.by_name.values())
+        report = reports.write_files(
+            self._config,
+            report,
+            manifest=lambda: write_cluster_manifest(self._config, self._directory, slices, log),
+            failures=self._failures,
+        )
+        return Finished(report, list(islice(self._failures(), reports.FAILURES_SHOWN)), [], {})
+
+    def _failures(self) -> Iterator[Failure]:
+        for done in self._slices.records.values():
+            for each in self._directory.failed(done):
+                yield each.failure

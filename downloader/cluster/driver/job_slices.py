@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from downloader.cluster.driver.job_shards import DriverShards
-from downloader.cluster.driver.merging import MergedReport
 from downloader.cluster.driver.retry import failed_items, plan_again
+from downloader.cluster.driver.slice_sums import SliceSums
 from downloader.cluster.plan.plan import PlanDirectory, Slice, SliceRecord
 from downloader.cluster.plan.staging import has_shards
 from downloader.config.config import Config
@@ -31,7 +31,7 @@ class JobSlices:
         self._failed: list[SliceRecord] = []  # to be tried again
         self._retried: set[str] = set()  # by slices that are done
         self.book = SliceBook()
-        self.merged = MergedReport()
+        self.sums = SliceSums()
         self.shards = DriverShards(config)
         self.by_name: dict[str, Slice] = {}
         self.records: dict[str, SliceRecord] = {}
@@ -118,7 +118,7 @@ class JobSlices:
         for name in slice_.retries:
             self.records.pop(name, None)
             self._retried.add(name)
-        self.merged.add(done, slice_.retries, earlier=earlier)
+        self.sums.add(done, slice_.retries, earlier=earlier)
 
     def is_left(self) -> bool:
         """Return whether a slice is not done."""

@@ -7,8 +7,8 @@ from collections import Counter
 
 import msgspec
 
-from downloader.cluster.driver.merging import MergedReport
 from downloader.cluster.driver.plan_home import has_driver, may_have_plan
+from downloader.cluster.driver.slice_sums import SliceSums
 from downloader.cluster.plan.plan import Plan, PlanDirectory, SliceRecord
 from downloader.core.bucket_access import NO_OPTIONS, BucketAccess
 from downloader.core.bucket_place import is_bucket
@@ -53,17 +53,17 @@ def cluster_status(root: str, access: BucketAccess = NO_OPTIONS) -> Status | Non
         if is_bucket(root):
             raise ConfigError(f"{root} has no plan of a job; give that of --journal")
         return None
-    merged = MergedReport()
+    sums = SliceSums()
     slices = directory.slices()
     found = {done.name: done for done in directory.records()}
     left = 0
     for slice_ in slices:
         done = found.get(slice_.name)
         if done is not None:
-            merged.add(done, slice_.retries)
+            sums.add(done, slice_.retries)
         elif slice_.count:
             left += 1
-    tally = merged.total()
+    tally = sums.total()
     live = _running(directory)
     if live.running and not has_driver(root, access):
         live = msgspec.structs.replace(live, running=0)  # the driver has died
@@ -87,7 +87,7 @@ def cluster_status(root: str, access: BucketAccess = NO_OPTIONS) -> Status | Non
         bytes=tally.bytes,
         source_read=read,
         complete=read and not left and _is_described(root, plan, list(found.values())),
-        failed_by_error=merged.failed_by_error(),
+        failed_by_error=sums.failed_by_error(),
         slices=dict(counts),
         doubtful=tally.doubtful,
     )

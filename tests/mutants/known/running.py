@@ -137,7 +137,7 @@ KNOWN = (
     Mutant(
         "exit 0 with failures",
         "the exit code is wrong",
-        "make",
+        "exit_code_of",
         "int(wrong > 0)",
         "0",
         ("tests/integration/test_report.py::test_failures",),
