@@ -30,7 +30,7 @@ import struct
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from downloader.core import item_states as core_marks
+from downloader.core import item_states
 from downloader.core.file_errors import advice
 from downloader.core.item_states import IN_FLIGHT, UNOWNED, UNTOUCHED, ItemStates
 from downloader.errors import DestinationError, JournalError
@@ -122,7 +122,7 @@ class Entries(ItemStates):
     def drop_intents(self) -> dict[int, int]:
         """See ``ItemStates``."""
         sizes = {
-            i: core_marks.decoded(self._states[i])[0] for i in self.places if self._states[i] < UNOWNED
+            i: item_states.decoded(self._states[i])[0] for i in self.places if self._states[i] < UNOWNED
         }
         for index in sizes:
             self._states[index] = UNTOUCHED
@@ -139,7 +139,7 @@ class Entries(ItemStates):
     def packed(self) -> bytes:
         """See ``ItemStates``; b"" if nothing is known of any of the items."""
         states, crcs = self.known()
-        return core_marks.changed(b"", self.count, states, crcs) if any(states.values()) else b""
+        return item_states.changed(b"", self.count, states, crcs) if any(states.values()) else b""
 
     def release(self) -> None:
         """Do nothing: the words belong to the ledger."""
@@ -154,7 +154,7 @@ def slots_for(connections: int, items: int) -> int:
 
 
 def _slot_bytes(items: int) -> int:
-    return -(-(_HEADER + core_marks.ITEM_BYTES * items) // 16) * 16
+    return -(-(_HEADER + item_states.ITEM_BYTES * items) // 16) * 16
 
 
 class Ledger:
@@ -325,8 +325,8 @@ def read_merged(path: Entry) -> dict[int, tuple[bytes, list[int]]]:
         packed, in_flight = marks.packed(), marks.in_flight()
         if seq in found:
             before, others = found[seq]
-            count = max(marks.count, len(core_marks.unpack(before)[0]))
-            packed = core_marks.merge(before, packed, count)
+            count = max(marks.count, len(item_states.unpack(before)[0]))
+            packed = item_states.merge(before, packed, count)
             in_flight = sorted({*others, *in_flight})
         found[seq] = packed, in_flight
     return found

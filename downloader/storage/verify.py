@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from downloader.core import item_states as core_marks
+from downloader.core import item_states
 from downloader.core.bucket_access import NO_OPTIONS, BucketAccess
 from downloader.core.bucket_place import is_bucket
 from downloader.core.file_errors import advice
@@ -155,7 +155,7 @@ def _unrecorded(home: Directory, journal: Journal, store: str) -> Tally:
     for row in journal.unsettled():
         if numbers := journal.shards.of(row.seq):
             count, size = staged(numbers[-1])
-            known = core_marks.summed(row.marks)
+            known = item_states.summed(row.marks)
             # No more than it has: what is kept under its number may be another's.
             more = min(count, row.count) - known[0], size - known[1]
             found[row.seq] = max(more, found.get(row.seq, (0, 0)))
@@ -169,15 +169,15 @@ def _in_ledgers(home: Directory, journal: Journal) -> dict[int, tuple[int, int]]
     for path in left_ledgers(home):
         for seq, marks in read_ledger(path):
             if journal.is_open(seq):
-                known[seq] = core_marks.merge(known.get(seq, b""), marks.packed(), marks.count)
+                known[seq] = item_states.merge(known.get(seq, b""), marks.packed(), marks.count)
     for seq, packed in known.items():
         older = journal.marks(seq)
-        count = len(core_marks.unpack(packed)[0])
+        count = len(item_states.unpack(packed)[0])
         try:
-            now = core_marks.summed(core_marks.merge(older, packed, count))
+            now = item_states.summed(item_states.merge(older, packed, count))
         except (IndexError, ValueError) as error:
             raise journal.damaged(f"batch {seq}, or a ledger beside it: {error}") from error
-        before = core_marks.summed(older)
+        before = item_states.summed(older)
         found[seq] = (now[0] - before[0], now[1] - before[1])
     return found
 
@@ -308,7 +308,7 @@ def _verify(
             waiting += to_come
             published += found
             finished += [shard for shard in shards if journal.shards.is_finished(shard)]
-        count = sum(1 for _ in core_marks.published(row.marks)) if row.marks else 0
+        count = sum(1 for _ in item_states.published(row.marks)) if row.marks else 0
         checked += count
         agree += count - len(damaged)
         if damaged and left is None:
@@ -437,14 +437,14 @@ def _claimed(row: BatchRow) -> list[str]:
 
 
 def _claims(row: BatchRow) -> dict[int, Claim]:
-    return core_marks.claims(row.marks) if row.marks else {}
+    return item_states.claims(row.marks) if row.marks else {}
 
 
 def _batches(journal: Journal, left: dict[int, bytes]) -> Iterator[BatchRow]:
     """Yield the batches of ``journal``, with what is in ledgers only."""
     for row in journal.batches():
         if not row.done and row.seq in left:
-            yield replace(row, marks=core_marks.merge(row.marks, left[row.seq], row.count))
+            yield replace(row, marks=item_states.merge(row.marks, left[row.seq], row.count))
         else:
             yield row
 
@@ -457,7 +457,7 @@ def _damaged(
         raise JournalError(f"the journal is damaged (batch {row.seq}); --restart begins anew")
     written = [
         Written(row.seq, mark.index, names[mark.index], mark.size, mark.crc, shards)
-        for mark in core_marks.published(row.marks)
+        for mark in item_states.published(row.marks)
     ]
     problems = map(inspect, written) if comparison is None else comparison.batch(written, names)
     return [

@@ -349,7 +349,7 @@ KNOWN = (
         "slot of a narrowed batch ignored",
         "after a kill, files are fetched again that were stored before their batch was narrowed",
         "read_merged",
-        "core_marks.merge(before, packed, count)",
+        "item_states.merge(before, packed, count)",
         "packed",
         (f"{LEDGER}test_narrowed_batch_has_the_states_of_both_its_places",),
     ),
