@@ -17,13 +17,13 @@ slots.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from downloader.core.host import Host
 
-__all__ = ["GROWTH", "WORTH", "Held", "Preemption"]
+__all__ = ["GROWTH", "WORTH", "Held", "Preemption", "Unproven"]
 
 GROWTH = 4
 """By what factor the allotment of a request grows each time that it is demoted."""
@@ -41,12 +41,16 @@ _MAX_HOSTS = 1000
 
 
 class Job(Protocol):
-    """A job. ``attempts``, ``cut_off``, ``demotions``: how often it has failed, and was begun again."""
+    """A job. ``attempts``, ``cut_off``, ``demotions``: how often it has failed, and was begun again.
+
+    ``stranded``: how often it was sent again on another connection.
+    """
 
     host: Host
     attempts: int
     cut_off: int
     demotions: int
+    stranded: int
 
 
 class Held(NamedTuple):
@@ -62,6 +66,18 @@ class Held(NamedTuple):
     received: int
     parked: bool = False
     blocks: bool = False
+
+
+class Unproven(NamedTuple):
+    """A request, waiting ``since`` then, whose connection to ``peer`` has brought nothing yet.
+
+    ``key``: what carries it.
+    """
+
+    key: Hashable
+    job: Job
+    since: float
+    peer: Hashable
 
 
 @dataclass(slots=True)
@@ -97,6 +113,7 @@ class Preemption:
         self._lost: dict[str, tuple[float, int]] = {}  # by host: when it last lost requests, and how many
         self._finished, self._finished_at = 0, -_RECENT
         self._preempted_at = self._helped = 0.0
+        self._held_up = False
 
     def observe(
         self, now: float, held: Sequence[Held], *, finished: int, slots: int, waiting: bool
@@ -106,7 +123,7 @@ class Preemption:
         ``finished``: how many have ended so far; ``slots``: how many there are; ``waiting``: all of them
         are held, and others wait for one.
         """
-        held_up = now - self._now > _MAX_STEP
+        self._held_up = held_up = now - self._now > _MAX_STEP
         elapsed = min(now - self._now, _MAX_STEP) if self._now else 0.0
         seen, self._now = self._now, now
         self._clock += elapsed
@@ -146,6 +163,31 @@ class Preemption:
         """Return which of ``overdue``, whose files can be had elsewhere, are to be preempted now."""
         chosen = self._excess(overdue, 0)
         self._end(chosen)
+        return chosen
+
+    def stranded(self, unproven: Iterable[Unproven], idle: Mapping[Hashable, int]) -> list[Unproven]:
+        """Return which of ``unproven`` are to be sent again; ``idle``: number of idle connections by peer.
+
+        They go to an idle connection, or to a new one where nothing else waits for the host and it has
+        answered others since. A server may accept connections that it does not serve, or not before others
+        are closed. Where the queue of its listening socket is full (that of Python's ``http.server`` has 5
+        places), the kernel lets clients wait for half a minute, after it has told them that they are
+        connected.
+        """
+        if self._held_up:
+            return []
+        left = dict(idle)
+        chosen = []
+        for each in sorted(unproven, key=lambda each: each.since):
+            job, host = each.job, each.job.host
+            usual = max(self._usual, self._slowest(host.key)) * _TIMES_USUAL
+            if self._now - each.since < max(_SHORTEST, usual) * GROWTH**job.stranded:
+                continue
+            if left.get(each.peer, 0) > 0:
+                left[each.peer] -= 1
+                chosen.append(each)
+            elif host.answered > each.since and not host.queue:
+                chosen.append(each)
         return chosen
 
     def _end(self, chosen: list[Held]) -> None:

@@ -23,7 +23,8 @@ import queue
 import select
 import socket
 import ssl
-from collections.abc import Callable, Collection, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from functools import cached_property
 from http import HTTPStatus
 from itertools import takewhile
@@ -151,13 +152,14 @@ class UrllibConnection(Protocol):
 
 
 class _Opening:
-    """A connection that ``greenlet`` has been opening since ``since``, in the slot of a request."""
+    """A connection to ``key`` that ``greenlet`` has been opening ``since`` then, for a request."""
 
-    __slots__ = ("greenlet", "host", "parked", "since")
+    __slots__ = ("greenlet", "host", "key", "parked", "since")
 
-    def __init__(self, greenlet: gevent.Greenlet, host: Host, since: float) -> None:
+    def __init__(self, greenlet: gevent.Greenlet, host: Host, key: tuple[str, int], since: float) -> None:
         self.greenlet = greenlet
         self.host = host
+        self.key = key
         self.since = since
         self.parked = False
 
@@ -182,6 +184,8 @@ class ConnectionBudget:
         self.opened: Callable[[Host], None] | None = None
         self._slots: Slots | None = None
         self._opening: dict[object, _Opening] = {}
+        # Since when greenlets wait for the first response of a connection of urllib3's, and whose.
+        self.first_requests: dict[gevent.Greenlet, tuple[float, tuple[str, int]]] = {}
         self._usual = 0.0  # seconds that connections took to open, where no slot was given away
 
     def use_slots(self, slots: Slots) -> None:
@@ -193,12 +197,12 @@ class ConnectionBudget:
         """Return the maximum number of open connections."""
         return self._slots.most if self._slots is not None else self._connections
 
-    def begin_opening(self, connection: object) -> None:
-        """Record that ``connection`` is being opened by the current greenlet."""
+    def begin_opening(self, connection: object, key: tuple[str, int]) -> None:
+        """Record that ``connection`` is being opened to ``key`` by the current greenlet."""
         greenlet = gevent.getcurrent()
         host = self.waiting_for.get(greenlet)
         if host is not None:
-            self._opening[connection] = _Opening(greenlet, host, monotonic())
+            self._opening[connection] = _Opening(greenlet, host, key, monotonic())
 
     def end_opening(self, connection: object) -> None:
         """Record that ``connection`` is open, or could not be opened."""
@@ -221,6 +225,17 @@ class ConnectionBudget:
     def openings(self) -> dict[gevent.Greenlet, tuple[float, bool]]:
         """Return since when each greenlet has been opening a connection, and whether without a slot."""
         return {each.greenlet: (each.since, each.parked) for each in self._opening.values()}
+
+    def unproven(self) -> Iterator[tuple[gevent.Greenlet, float, tuple[str, int]]]:
+        """Yield the greenlets whose connection has brought nothing yet, since when, and to whom it is."""
+        for each in self._opening.values():
+            yield each.greenlet, each.since, each.key
+        for greenlet, (since, key) in self.first_requests.items():
+            yield greenlet, since, key
+
+    def count_idle(self) -> Counter[Hashable]:
+        """Return how many idle connections there are by host and port, but those that refuse."""
+        return Counter(each.key for each in self.idle if not each.refuses)
 
     def park_slow(self) -> int:
         """Park the requests that wait long for a connection; return how many were parked."""
@@ -367,7 +382,7 @@ class _CountedConnection:
         self.served, self.good, self.opened = 0, False, monotonic()
         self.refusals = None
         self.address = ""
-        self.budget.begin_opening(self)
+        self.budget.begin_opening(self, key)
         try:
             super().connect()  # type: ignore[misc]
         except TimeoutError as error:
@@ -549,6 +564,9 @@ class _IdleTrackingPool:
         self, conn: Any, method: str, url: str, *args: Any, target: str = "", **kwargs: Any
     ) -> Any:
         """Make the request for ``target``, which is ``url`` as urllib3 has not normalized it."""
+        greenlet = gevent.getcurrent()
+        if not conn.served:
+            self.budget.first_requests[greenlet] = monotonic(), conn.key
         try:
             response = super()._make_request(  # type: ignore[misc]
                 conn, method, target or url, *args, **kwargs
@@ -565,6 +583,8 @@ class _IdleTrackingPool:
             error.stale = conn.served > 0  # type: ignore[union-attr]
             error.turned_away = not conn.served  # type: ignore[union-attr]
             raise
+        finally:
+            self.budget.first_requests.pop(greenlet, None)
 
     def _note_answer(self, conn: Any, response: Any) -> None:
         """Record whether ``response`` refuses its request, on ``conn`` and of this host."""

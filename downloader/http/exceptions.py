@@ -88,6 +88,10 @@ def is_tls_end(error: BaseException) -> bool:
     return isinstance(error, ssl.SSLError) and getattr(error, "reason", "") == _UNEXPECTED_EOF
 
 
+class Stranded(gevent.GreenletExit):  # type: ignore[misc]  # gevent has no types
+    """The request in this greenlet is to be sent again on another connection: see ``core.preemption``."""
+
+
 class Preempted(gevent.GreenletExit):  # type: ignore[misc]  # gevent has no types
     """The attempt in this greenlet is to end, since others are worth more: see ``core.preemption``."""
 

@@ -81,7 +81,8 @@ class FetchTask(msgspec.Struct, eq=False, gc=False):
     a plain GET, which most sources use. ``promised``: the source states a size or checksum to check.
     ``response``: what the last response says about the file, if that is recorded; ``stated``: the checksum
     that it states of the bytes that are stored, if that is verified. ``mismatches``: attempts that ended in
-    ``checksum-mismatch``. ``demotions``: how often it was preempted.
+    ``checksum-mismatch``. ``demotions``: how often it was preempted. ``stranded``: how often it was sent
+    again, since its connection brought nothing.
     ``sent``: when it was last requested (seconds, monotonic). ``cut_off``: how often a connection that
     had served others ended before its response; this does not count as an attempt. ``uncharged``: how often
     the pipelined client has requested it in vain, without an attempt. ``path``: its origin,
@@ -118,6 +119,7 @@ class FetchTask(msgspec.Struct, eq=False, gc=False):
     stated: Stated | None = None
     mismatches: int = 0
     demotions: int = 0
+    stranded: int = 0
     uncharged: int = 0
     cookie_tries: int = 0
     excused: int = 0

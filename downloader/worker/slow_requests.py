@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from time import monotonic
 
 import gevent
 
 from downloader.core.host import Host
-from downloader.core.preemption import Held, Preemption
+from downloader.core.preemption import Held, Preemption, Unproven
 from downloader.core.scheduler import Scheduler
-from downloader.http.exceptions import Preempted
+from downloader.http.exceptions import Preempted, Stranded
 from downloader.http.pipelined.client import PipelinedClient
 from downloader.http.pipelined.connection import PipelinedConnection
 from downloader.http.requests_client import RequestsClient
@@ -19,6 +20,7 @@ from downloader.http.task import FetchTask
 __all__ = ["SlowRequests"]
 
 _EVERY = 0.25  # seconds
+_FEW = 4  # connections that a server can be expected to take at once
 
 
 class SlowRequests:
@@ -60,6 +62,7 @@ class SlowRequests:
                 slots=schedule.most,
                 waiting=schedule.active >= schedule.most and schedule.unstarted > schedule.resting,
             )
+            self._send_again(now)
             chosen += self._leave()
             openings = self._pipelined.budget.openings if chosen else {}
             for each in chosen:
@@ -119,6 +122,31 @@ class SlowRequests:
             if now - since > self._connect_timeout and opens is not None and not opens.solo:
                 held.append(Held(greenlet, opens, since, 0, parked=parked))
         return held
+
+    def _send_again(self, now: float) -> None:
+        """Send the stranded requests again, and fewer at a time to their hosts from now on."""
+        found = self._preemption.stranded(self._unproven(), self._pipelined.budget.count_idle())
+        hosts = {each.job.host.key: each.job.host for each in found}
+        for key, count in Counter(each.job.host.key for each in found).items():
+            host = hosts[key]
+            self._schedule.takes_at_most(host, max(host.active - count, _FEW), now)
+        for each in found:
+            assert isinstance(each.job, FetchTask)
+            each.job.stranded += 1
+            if isinstance(each.key, gevent.Greenlet):
+                each.key.kill(Stranded(), block=False)
+            elif isinstance(each.key, PipelinedConnection):
+                each.key.requeue_outstanding()
+
+    def _unproven(self) -> Iterator[Unproven]:
+        for connection in self._pipelined.awaiting:
+            first = connection.parser.outstanding[0]
+            if first is not None and not (first.solo or connection.served or connection.parser.progress):
+                yield Unproven(connection, first, connection.since, connection.key)
+        for greenlet, since, peer in self._pipelined.budget.unproven():
+            task = self._fetching.get(greenlet) or self._pipelined.waiting.get(greenlet)
+            if task is not None and not (task.solo or greenlet in self._waiting):
+                yield Unproven(greenlet, task, since, peer)
 
     def _preempt(self, held: Held) -> None:
         key = held.key

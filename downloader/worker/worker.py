@@ -31,7 +31,7 @@ from downloader.core.read_ahead import max_resting, wants_more
 from downloader.core.scheduler import TRY_MORE, Scheduler
 from downloader.core.stopped_time import StoppedTime
 from downloader.errors import DestinationError, FetchError
-from downloader.http.exceptions import Preempted
+from downloader.http.exceptions import Preempted, Stranded
 from downloader.http.origin import Origin
 from downloader.http.pipelined.client import PipelinedClient
 from downloader.http.requests_client import Postponed, RequestsClient
@@ -304,6 +304,8 @@ class Worker:
             self.attempt_failed(task, error, task.sent)
         except Postponed as postponed:
             self._postpone(task, postponed)
+        except Stranded:
+            self.requeue([task])
         except Preempted:
             self.demote(task)
         except gevent.GreenletExit:
@@ -356,7 +358,7 @@ class Worker:
         for task in reversed(tasks):
             task.batch.forget(task.index)
             task.batch.requests += 1
-            task.batch.pipelined += 1
+            task.batch.pipelined += task.path is not None
             if not self.mirrors.divert(task):
                 self.schedule.requeue(task)
         if self.schedule.active < self.schedule.most:

@@ -73,11 +73,11 @@ def test_requests_keep_their_slots_while_all_connections_are_slow_to_open(
     budget = connection_pool.ConnectionBudget(2, Resolver(lambda: NotImplemented, 1.0))
     budget.use_slots(schedule)
     budget.waiting_for[gevent.getcurrent()] = schedule.host("a")
-    budget.begin_opening("first")
+    budget.begin_opening("first", ("a", 80))
     assert budget.park_slow() == 1
     budget.end_opening("first")
     budget._usual = 60.0
-    budget.begin_opening("second")
+    budget.begin_opening("second", ("a", 80))
     assert budget.park_slow() == 0
     budget.end_opening("second")
     assert budget._usual < 60.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from downloader.core.host import Host
-from downloader.core.preemption import WORTH, Held, Preemption
+from downloader.core.preemption import WORTH, Held, Preemption, Unproven
 
 TICK = 0.25
 SLOTS = 8
@@ -17,6 +17,7 @@ class Job:
     attempts: int = 0
     cut_off: int = 0
     demotions: int = 0
+    stranded: int = 0
 
 
 class Slots:
@@ -168,3 +169,43 @@ def test_what_was_received_is_not_thrown_away_at_once() -> None:
 def test_bytes_that_are_worth_a_slot() -> None:
     assert Slots(8, speed=WORTH // 8).run(3) == 4
     assert Slots(8, speed=WORTH * 4).run(30) == 0
+
+
+def stranded(preemption: Preemption, since: float, idle: int, *, job: Job) -> int:
+    waiting = [Unproven(n, job, since, "peer") for n in range(4)]
+    return len(preemption.stranded(waiting, {"peer": idle}))
+
+
+def observed_at(now: float) -> Preemption:
+    """Return one that has looked regularly until ``now``."""
+    preemption = Preemption()
+    for tick in range(20, -1, -1):
+        preemption.observe(now - tick * TICK, [], finished=0, slots=8, waiting=False)
+    return preemption
+
+
+def test_silent_connection_is_left_for_an_idle_one() -> None:
+    preemption, job = observed_at(100.0), Job(Host("h", 8, 8, active=4))
+    assert stranded(preemption, 99.0, 3, job=job) == 3
+    assert stranded(preemption, 99.75, 3, job=job) == 0
+    job.stranded = 1
+    assert stranded(preemption, 99.0, 3, job=job) == 0
+    assert stranded(preemption, 97.0, 3, job=job) == 3
+
+
+def test_silent_connection_is_left_for_a_new_one_only_where_the_host_answers_others_and_none_waits() -> (
+    None
+):
+    preemption, host = observed_at(100.0), Host("h", 8, 8, active=4, answered=98.0)
+    job = Job(host)
+    assert stranded(preemption, 99.0, 0, job=job) == 0
+    host.answered = 99.5
+    assert stranded(preemption, 99.0, 0, job=job) == 4
+    host.append(job)  # type: ignore[arg-type]
+    assert stranded(preemption, 99.0, 0, job=job) == 0
+
+
+def test_nothing_is_stranded_that_could_not_be_read_as_the_process_was_held_up() -> None:
+    preemption, job = observed_at(100.0), Job(Host("h", 8, 8, active=4))
+    preemption.observe(103.0, [], finished=0, slots=8, waiting=False)
+    assert stranded(preemption, 99.0, 4, job=job) == 0

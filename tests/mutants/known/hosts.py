@@ -656,4 +656,23 @@ KNOWN = (
             "test_living_hosts_whose_names_take_long_or_are_not_answered_for_a_while",
         ),
     ),
+    Mutant(
+        "silent connections are waited for",
+        "a server whose listening socket has a short queue takes half a minute for the last of 300 files",
+        "SlowRequests.run",
+        "self._send_again(now)",
+        "",
+        ("tests/faults/test_silent_connections.py::test_requests_on_silent_connections_go_to_others",),
+    ),
+    Mutant(
+        "what is sent again floods the server again",
+        "a request for a slow file is sent again and again while others wait for the host",
+        "Preemption.stranded",
+        "host.answered > each.since and (not host.queue)",
+        "host.answered > each.since",
+        (
+            "tests/unit/test_core_preemption.py::"
+            "test_silent_connection_is_left_for_a_new_one_only_where_the_host_answers_others_and_none_waits",
+        ),
+    ),
 )
