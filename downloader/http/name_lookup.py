@@ -22,13 +22,13 @@ from typing import Any, Final, Protocol
 from downloader.config.options import LimitOptions
 from downloader.core.server_address import split_address
 
-__all__ = ["Lookup", "NoAnswer", "numeric", "open_lookup"]
+__all__ = ["Lookup", "NoAnswer", "numeric", "open_lookup", "tries_within"]
 
 # The end of an address: a label that begins with a digit (`0x7f.1`, `127.1`), or with a colon in it.
 _may_be_numeric: Final = re.compile(r"(?:.*[.])?(?:[0-9][^.]*|[^.]*:.*)", re.DOTALL).fullmatch
 _HOSTS = Path("/etc/hosts")
 _NSSWITCH = Path("/etc/nsswitch.conf")
-_TRIES = 3
+_FEWEST_TRIES = 3
 _CHANNELS = 2
 # Seconds that c-ares waits for an answer, at least (MIN_TIMEOUT_MS) and at most (MAX_TIMEOUT_MS).
 _LEAST_PATIENCE, _MOST_PATIENCE = 0.25, 5.0
@@ -138,10 +138,10 @@ class _CaresLookup:
     """c-ares, which comes with gevent.
 
     ``server``: ADDRESS or ADDRESS:PORT, "" for those of the system. A look-up has ``timeout`` seconds in
-    all. First a query is repeated twice, each time after twice the time. c-ares derives that from how long
-    other answers took (since 1.32): after quick ones it may be a second in all, and a name whose own
-    servers are far away takes longer. So the name is then asked again by a patient channel, which knows of
-    no answers.
+    all. A query is repeated, each time after twice the time, and waits for the answers to all of its
+    packets. c-ares derives that time from how long other answers took (since 1.32): after quick ones it may
+    be some seconds in all, and a name whose own servers are far away takes longer. So the name is then
+    asked again by a patient channel, which knows of no answers.
 
     A channel has one socket for a name server, which has room for 277 packets (Linux by default), and a
     look-up gets two. An answer for which there is no room costs a second and more. So there are several
@@ -155,7 +155,8 @@ class _CaresLookup:
 
     def __init__(self, server: str, timeout: float) -> None:
         self._timeout = timeout
-        self._options: dict[str, Any] = {"timeout": timeout / (2**_TRIES - 1), "tries": _TRIES}
+        first = timeout / (2**_FEWEST_TRIES - 1)
+        self._options: dict[str, Any] = {"timeout": first, "tries": tries_within(first, timeout)}
         self._patience = min(timeout / 2, _MOST_PATIENCE)
         if server:
             address, port = split_address(server)
@@ -210,7 +211,13 @@ class _CaresLookup:
         former = self._patient
         if former is not None and former.asked < _MAX_CACHED:
             return former
-        self._patient = _Channel({**self._options, "timeout": self._patience, "tries": 1})
+        self._patient = _Channel(
+            {
+                **self._options,
+                "timeout": self._patience,
+                "tries": tries_within(self._patience, self._timeout),
+            }
+        )
         if former is not None:
             self._close_unused(former)
         return self._patient
@@ -218,6 +225,15 @@ class _CaresLookup:
     def _close_unused(self, channel: _Channel) -> None:
         if not channel.busy and channel not in (*self._channels, self._patient):
             channel.resolver.close()
+
+
+def tries_within(first: float, seconds: float) -> int:
+    """Return how many tries of c-ares, of which the first waits ``first`` seconds, wait for ``seconds``."""
+    tries, waited = 0, 0.0
+    while waited < seconds:
+        waited += min(first * 2**tries, _MOST_PATIENCE)
+        tries += 1
+    return tries
 
 
 def _no_answer() -> NoAnswer:

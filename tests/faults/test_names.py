@@ -134,7 +134,7 @@ def test_living_hosts_whose_names_take_long_or_are_not_answered_for_a_while(tmp_
     def after(name: str, kind: str) -> float | None:
         passed = monotonic() - first.setdefault(name[:4], monotonic())
         if name.startswith("slow"):
-            return 3.5
+            return 4.5
         if name.startswith("lost"):
             return 0.0 if passed > 5 else None
         if name.startswith("half"):
@@ -148,10 +148,23 @@ def test_living_hosts_whose_names_take_long_or_are_not_answered_for_a_while(tmp_
         kinds = {"fast": 40, "slow": 5, "lost": 5, "half": 5}
         hosts = [f"{kind}{number}" for kind, many in kinds.items() for number in range(many)]
         listed = [f"http://{host}.test:{server.port}/{host}" for host in hosts]
-        options = ("--workers", "1", "--retries", "0", "--connect-timeout", "20s", "--dns-server", names)
+        options = ("--workers", "1", "--retries", "0", "--connect-timeout", "16s", "--dns-server", names)
         result = download("-", tmp_path / "d", *options, stdin="\n".join(listed))
     assert result.codes == {}
     assert set(result.files) == set(hosts)
+
+
+@pytest.mark.slow
+def test_answer_that_comes_at_the_end_of_the_time_counts(tmp_path: Path) -> None:
+    """All answers take so long: that to the first packet comes when the last one was sent long ago."""
+    with (
+        Server(default=lambda request: ok(b"x")) as server,
+        name_server(["127.0.0.1"], after=lambda name, kind: 15.0) as names,
+    ):
+        url = f"http://slow.test:{server.port}/x"
+        options = ("--retries", "0", "--connect-timeout", "16s", "--dns-server", names)
+        result = download("-", tmp_path / "d", *options, stdin=url)
+    assert (result.codes, set(result.files)) == ({}, {"x"})
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import gevent
 import pytest
 
 from downloader.http.dns import Resolver
-from downloader.http.name_lookup import numeric
+from downloader.http.name_lookup import numeric, tries_within
 
 AHEAD = 2_048
 MANY = 12_000
@@ -154,6 +154,16 @@ def test_what_is_an_address_is_what_the_system_takes_for_one(host: str) -> None:
         assert numeric(host) is None
     else:
         assert numeric(host) == [str(address[0]) for *_, address in found]
+
+
+@pytest.mark.parametrize("seconds", [1.0, 2.0, 5.0, 10.0, 20.0, 60.0])
+@pytest.mark.parametrize("part", [7, 2, 1])
+def test_all_packets_of_a_look_up_are_waited_for_until_its_end(seconds: float, part: int) -> None:
+    """c-ares waits twice as long after each packet, up to 5 s; then it hears no answer to any of them."""
+    first = seconds / part
+    tries = tries_within(first, seconds)
+    assert sum(min(first * 2**each, 5.0) for each in range(tries)) >= seconds
+    assert sum(min(first * 2**each, 5.0) for each in range(tries - 1)) < seconds
 
 
 def test_an_address_that_failed_is_tried_last_wherever_it_was() -> None:

@@ -646,6 +646,14 @@ KNOWN = (
         ("tests/fuzz/test_fuzz_wire.py::test_fuzz[names]",),
     ),
     Mutant(
+        "a look-up is begun anew before its time is over",
+        "a host fails as dns whose name is answered within --connect-timeout",
+        "tries_within",
+        "waited < seconds",
+        "tries < 3",
+        ("tests/fuzz/test_fuzz_wire.py::test_fuzz[names]",),
+    ),
+    Mutant(
         "a look-up has the time that c-ares gives it",
         "living hosts fail as dns where their names take longer than those before",
         "_CaresLookup.addresses",
