@@ -236,6 +236,9 @@ _RETRIED_STATUSES: Final = frozenset({408, 425, 429}) | (frozenset(range(500, 60
 _PAUSING: Final = frozenset({"http-403", "http-429", "http-503"})
 
 
+_ADVICE = {401: " (a login is asked for: --auth-file, --netrc or -H; only Basic, not Digest)"}
+
+
 def failure_kind(code: str) -> Kind:
     """Return the policy for ``code``: a key of ``FAILURES`` or ``http-NNN``.
 
@@ -244,5 +247,6 @@ def failure_kind(code: str) -> Kind:
     if code.startswith("http-"):
         status = int(code[5:])
         retry = status in _RETRIED_STATUSES
-        return Kind(retry, Blame.EITHER if retry else Blame.FILE, f"the server answered {status}")
+        meaning = f"the server answered {status}{_ADVICE.get(status, '')}"
+        return Kind(retry, Blame.EITHER if retry else Blame.FILE, meaning)
     return FAILURES[code]

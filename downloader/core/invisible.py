@@ -24,6 +24,8 @@ _AT_AN_END: Final = re.compile(f"\\A[{INVISIBLE}]|[{INVISIBLE}]\\Z").search
 # An emoji may have joiners in it.
 _WITHIN: Final = re.compile(f"(?![\u200c\u200d])[{INVISIBLE}]").search
 
+_MARKS: Final = {",": "comma", ";": "semicolon", '"': "quote", "'": "quote"}
+
 
 def invisible_in(url: str) -> str:
     """Return a clause that names an invisible character of ``url``, "" if it has none."""
@@ -35,9 +37,18 @@ def invisible_in(url: str) -> str:
     return f"{verb} U+{ord(char):04X}" + (f" ({name})" if name else "")
 
 
+def _mark_behind(url: str) -> str:
+    """Return a clause that names a mark that ``url`` ends with, "" if it has none."""
+    mark = _MARKS.get(url[-1:])
+    return f"ends with a {mark}" if mark else ""
+
+
 def told_of(url: str, code: str, detail: str) -> str:
-    """Return ``detail`` of a failure ``code``, with what is invisible in ``url`` where that may be why."""
+    """Return ``detail`` of a failure ``code``, with what in ``url`` may be why: see the module.
+
+    That is also a mark behind it, from a list in some language of programming.
+    """
     if code not in ("dns", "bad-url") and not code.startswith("http-4"):
         return detail
-    what = invisible_in(url)
+    what = invisible_in(url) or _mark_behind(url)
     return f"{detail or failure_kind(code).meaning}; the URL {what}" if what else detail

@@ -220,8 +220,8 @@ def as_text(report: Report, resume: str = "", failures: Sequence[Failure] = ()) 
         )
     if report.lanes["wire"]:
         depth = report.pipeline_depth
-        stopped = "; ".join(depth["stopped"])
-        lines.append(f"  pipeline median {depth['median']}, max {depth['max']} ({stopped})")
+        stopped = f" ({'; '.join(depth['stopped'])})" if depth["stopped"] else ""
+        lines.append(f"  pipeline median {depth['median']}, max {depth['max']}{stopped}")
     for code, count in report.attempts_by_error.items():
         lines.append(f"           {show_count(count)} attempts ended in {code}")
     memory = report.peak_rss_mb

@@ -441,6 +441,8 @@ def test_lines_that_are_too_long_or_have_what_nobody_sees(run_downloader: Run, t
             f"{named}/9": None,  # UTS 46 leaves it out
             f"{u}/\U0001f3f3\u200d\u26a7": ("http-404", ""),  # an emoji
             f"{u}/10\x7f": ("bad-url", "has a URL with a character that cannot be sent"),
+            f"{u}/11,": ("http-404", "the server answered 404; the URL ends with a comma"),
+            f'"{u}/12"': ("bad-url", "has quotes around the URL (jq -r writes none)"),
         }
         (tmp_path / "l.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
         argv = ("-o", tmp_path / "d", *ONE, "--failures", tmp_path / "f")

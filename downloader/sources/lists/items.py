@@ -517,4 +517,6 @@ def _check_url(url: str) -> None:
         raise _Fault("bad-url", f" is not an http(s) URL, it {what}; remove that: {_shown(url)}")
     if _UNSENDABLE(url):
         raise _Fault("bad-url", f" has a URL with a character that cannot be sent: {_shown(url)}")
+    if url[0] in "\"'":
+        raise _Fault("bad-url", f" has quotes around the URL (jq -r writes none): {_first_word(url)}")
     raise _Fault("bad-url", f" is not an http(s) URL: {_first_word(url)}")
