@@ -464,6 +464,45 @@ def test_checksums_in_columns_of_their_types(name: str, tmp_path: Path) -> None:
     assert {checksum("md5", column) for column in sums} == {f"md5:{raw.hex()}"}
 
 
+@pytest.mark.parametrize("name", ["l.csv", "l.tsv"])
+def test_read_ends_where_each_row_leaves_a_quote_open(name: str, tmp_path: Path) -> None:
+    """Each row is looked at with the next line, which is another row: that must not go on to the end."""
+    delimiter, rows = "," if name == "l.csv" else "\t", 45_000
+    lines = [f'http://h/{n}{delimiter}"ditto' for n in range(rows)]
+    lines[30_000] = f'http://h/good{delimiter}"two\nlines"'
+    (tmp_path / name).write_text("\n".join([f"url{delimiter}x", *lines]) + "\n")
+    with closing(opened(tmp_path / name)) as source:
+        chunks = read_on(source, b"", 1000)
+    assert max(len(chunk.table.numbers) for chunk in chunks) <= 10_000 + 2
+    numbers = [number for chunk in chunks for number in chunk.table.numbers]
+    assert numbers == [n for n in range(2, rows + 3) if n != 30_003]  # the second line of the good one
+    assert len(faults_of(chunks)) == rows - 1
+    for chunk in chunks:
+        with closing(opened(tmp_path / name)) as source:
+            again = source.again(chunk.start, chunk.end)
+            assert (again.table.numbers, again.table.faults) == (chunk.table.numbers, chunk.table.faults)
+            assert again.end == chunk.end
+
+
+def test_options_of_a_file_for_aria2_have_a_limit(tmp_path: Path) -> None:
+    options = "".join(f" option{n}=value\n" for n in range(50_000))
+    (tmp_path / "l").write_text(f"http://h/1\n out=a\nhttp://h/2\n out=b\n{options}http://h/3\n out=c\n")
+    with closing(opened(tmp_path / "l", form="aria2")) as source:
+        chunks = read_on(source, b"", 100)
+    assert max(sum(map(len, chunk.table.columns.values())) for chunk in chunks) < 1000
+    faults = faults_of(chunks)
+    assert faults.pop(3) == "the options of a file are longer than 64 KiB, the limit"
+    assert all(why.endswith("has no URL before it") for why in faults.values())
+    good = [row for row in told(chunks, "url", "out") if row[0]]
+    assert good == [("http://h/1", "a"), ("http://h/2", "b"), ("http://h/3", "c")]
+    (note,) = [chunk.table.note for chunk in chunks if chunk.table.note]
+    assert note.endswith("option8, option9, …")
+    for chunk in chunks:
+        with closing(opened(tmp_path / "l", form="aria2")) as source:
+            again = source.again(chunk.start, chunk.end).table
+            assert (again.numbers, again.faults) == (chunk.table.numbers, chunk.table.faults)
+
+
 def test_entries_of_aria2(tmp_path: Path) -> None:
     (tmp_path / "l").write_text(
         " out=nothing before\nhttp://h/1\thttp://g/1\t\n# comment\n\n\tdir=/a/./b\n  out=c\n"

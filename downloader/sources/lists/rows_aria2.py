@@ -18,6 +18,8 @@ from downloader.sources.lists.rows import Numbered, Table
 
 __all__ = ["Aria2Parser"]
 
+_LONGEST_OPTIONS = LONGEST_LINE  # bytes of those of a file
+_MOST_NAMED = 10  # options that are ignored
 _BETWEEN = b" \t#\r\n"  # how a line begins that is not the next file
 _ALGORITHMS = {"sha-1": "sha1", "sha-224": "sha224", "sha-256": "sha256", "sha-384": "sha384"}
 _ALGORITHMS |= {"sha-512": "sha512", "md5": "md5"}
@@ -39,7 +41,7 @@ class Aria2Parser:
     cause = ""
 
     def __init__(self) -> None:
-        self._ignored: dict[str, int] = {}
+        self._ignored: set[str] = set()
 
     def close(self) -> None:
         """See ``Parser``."""
@@ -60,23 +62,31 @@ class Aria2Parser:
 
     def table(self, lines: Numbered, following: Callable[[], bytes], more: Callable[[], Numbered]) -> Table:
         """See ``Parser``."""
-        lines = list(lines)
-        while lines and (next_byte := following()) and next_byte in _BETWEEN and (got := more()):
+        lines, size = list(lines), 0
+        while lines and size <= _LONGEST_OPTIONS:
+            if not (next_byte := following()) or next_byte not in _BETWEEN or not (got := more()):
+                break
             lines += got
+            size += sum(len(line) for _, line in got)
         rows: list[tuple[int, list[str], dict[str, list[str]]]] = []
         faults: dict[int, str] = {}
+        size = 0
         for number, line in lines:
             text = line.rstrip(b"\r\n").decode("utf-8", "surrogateescape")
             if not text.strip() or text.startswith("#"):
                 continue
             if text[0] not in " \t":
                 rows.append((number, [url for url in text.split("\t") if url.strip()], {}))
+                size = 0
+            size += len(line)
             if rows and is_cut(line):
                 faults[len(rows) - 1] = f"line {number} is {TOO_LONG}"
             if text[0] not in " \t":
                 continue
             name, equals, value = text.strip().partition("=")
-            if not rows:
+            if rows and size > _LONGEST_OPTIONS:
+                faults.setdefault(len(rows) - 1, f"the options of a file are {TOO_LONG}")
+            elif not rows:
                 faults[0] = f"the option {shown(name)} has no URL before it"
                 rows.append((number, [], {}))
             elif not equals:
@@ -95,12 +105,16 @@ class Aria2Parser:
 
     def _note(self, rows: list[dict[str, list[str]]]) -> str:
         """Return what to say about ignored options that occur for the first time."""
-        fresh = []
+        fresh: list[str] = []
         for options in rows:
             for name in options:
                 if name not in ("out", "dir", "checksum", "header") and name not in self._ignored:
-                    fresh.append(shown(name))
-                    self._ignored[name] = 1
+                    if len(self._ignored) == _MOST_NAMED:
+                        self._ignored.add("")
+                        fresh.append("…")
+                    elif len(self._ignored) < _MOST_NAMED:
+                        self._ignored.add(name)
+                        fresh.append(shown(name))
         if not fresh:
             return ""
         return f"these options of aria2 in the list are ignored: {', '.join(fresh)}"

@@ -42,6 +42,7 @@ _OUT = 'sys.stdout.reconfigure(encoding="utf-8"); '  # of what was not UTF-8
 _LONGEST = 1 << 20  # bytes of a line
 _LONGEST_FIELD = 16 << 20  # characters
 _GIVE_UP = 64 << 20  # characters of a row after which its quote counts as not closed
+_MOST_ROWS = 10_000  # that one read leads to, of lines that were read for rows which end earlier
 _TRIES = 100  # lines of a list without a header, to find one that can be read
 _HINT = "; where quotes are text, --quote none reads them"
 _LINES = "; where they enclose line breaks, write the list as .jsonl or .parquet"
@@ -409,6 +410,7 @@ class _RowLines:
         self._url_of = url_of
         self._start = 0
         self._next = 0
+        self._rows = 0
         self.number = 0
         self.texts: list[str] = []
         self.urls: list[tuple[int, str]] = []
@@ -419,6 +421,7 @@ class _RowLines:
         self._start = self._next
         if self._start == len(self._lines):
             return False
+        self._rows += 1
         self.number = self._lines[self._start][0]
         self.texts, self.urls, self.invalid = [], [], 0
         return True
@@ -432,10 +435,8 @@ class _RowLines:
         return self
 
     def __next__(self) -> str:
-        if self._next == len(self._lines):
-            if not (got := self._more()):
-                raise StopIteration
-            self._lines += got
+        if self._next == len(self._lines) and not self._read_more():
+            raise StopIteration
         number, line = self._lines[self._next]
         self._next += 1
         try:
@@ -450,6 +451,18 @@ class _RowLines:
             self._look(text, number)
         self.texts.append(text)
         return text
+
+    def _read_more(self) -> bool:
+        """Read one more line; return whether there is one, and the row may have it.
+
+        Where each row leaves a quote open, each leads to a further line, which is then a row of its own: a
+        read would not end before the list does. The rows are counted, and not the lines, so that the same
+        ones follow when they are read again.
+        """
+        if self._rows > _MOST_ROWS or not (got := self._more()):
+            return False
+        self._lines += got
+        return True
 
     def _look(self, text: str, number: int) -> None:
         """Raise _Refused if line ``number`` of the row is the second that looks like a row."""
@@ -493,9 +506,8 @@ class _RowLines:
         size = sum(map(len, passed))
         while is_open:
             if self._next == len(self._lines):
-                if size > _GIVE_UP or not (got := self._more()):
+                if size > _GIVE_UP or not self._read_more():
                     return False
-                self._lines += got
                 give_way()  # heartbeats must continue
             line = self._lines[self._next][1]
             self._next += 1
