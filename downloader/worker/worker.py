@@ -305,7 +305,7 @@ class Worker:
         except Postponed as postponed:
             self._postpone(task, postponed)
         except Stranded:
-            self.requeue([task])
+            self.requeue([task], pipelined=0)
         except Preempted:
             self.demote(task)
         except gevent.GreenletExit:
@@ -353,12 +353,12 @@ class Worker:
         self.grant_credit()
         return tasks
 
-    def requeue(self, tasks: list[FetchTask]) -> None:
-        """Requeue unanswered tasks without charging an attempt."""
+    def requeue(self, tasks: list[FetchTask], *, pipelined: int = 1) -> None:
+        """Requeue unanswered tasks without charging an attempt; each was ``pipelined`` once, or not."""
         for task in reversed(tasks):
             task.batch.forget(task.index)
             task.batch.requests += 1
-            task.batch.pipelined += task.path is not None
+            task.batch.pipelined += pipelined
             if not self.mirrors.divert(task):
                 self.schedule.requeue(task)
         if self.schedule.active < self.schedule.most:
