@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 from diagnostics.agent.https_agent import entrance
 from diagnostics.agent.https_agent.clocks import clock
 from diagnostics.agent.https_agent.entrance import VARIABLE, Entrance
+from diagnostics.command_lines import note_secrets
 from diagnostics.errors import ProbeError, UsageError
 from diagnostics.killed_check import ended_if_killed
 from diagnostics.missed import Missed
@@ -30,7 +31,7 @@ from diagnostics.model import End, Observation, Question, Start
 from diagnostics.origin import Origin
 from diagnostics.output_errors import error_in
 from diagnostics.processes import Processes, end_all, is_alive
-from diagnostics.redaction import redact
+from diagnostics.redaction import note_environment, quoted, redact
 from diagnostics.set_up import SetUp
 from diagnostics.source_places import absolute, here, is_own, line_of, where
 from diagnostics.standard_input import AT_A_TERMINAL
@@ -581,8 +582,11 @@ class _Watch:
         for entry in sorted(os.scandir(self._outbox), key=lambda entry: entry.name):
             if entry.name.endswith(".json") and entry.name not in self._read:
                 self._read.add(entry.name)
+                report = json.loads(read_report(entry.path))
+                note_environment(report["environment"])
+                note_secrets(report.get("argv", ()))
                 yield {
-                    **json.loads(read_report(entry.path)),
+                    **report,
                     "written": entry.stat().st_mtime,
                     "heard": clock(),
                 }
@@ -650,7 +654,7 @@ class _Watch:
         with open(self._output, "rb") as output:
             output.seek(max(0, output.seek(0, os.SEEK_END) - _OUTPUT))
             said = error_in(redact(output.read().decode(errors="replace")))
-        return f"; its last output: {said}" if said else ""
+        return f"; its last output: {quoted(said)}" if said else ""
 
 
 def _place(report: Mapping[str, Any]) -> str:
