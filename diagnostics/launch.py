@@ -528,7 +528,9 @@ class _Watch:
         if now > self._due + _UNLOADED and not self._processes.loads_gevent:
             why = _NO_GEVENT
         elif now > self._due + _UNUSED and self._processes.leave_unused(now - _UNUSED):
-            why = self._processes.why
+            # Before its workers it may import for long; so one that goes on is waited for.
+            late = not self._processes.workerless or self._set_up.idles(now)
+            why = self._processes.why if late else ""
         elif pid := self._processes.deaf(now - _DEAF):
             why = self._processes.why if self._set_up.idles(now) else ""
         if why:
