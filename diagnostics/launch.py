@@ -286,7 +286,7 @@ def _argv(question: Question, folder: Path) -> list[str]:
         beside = Path(_interpreter(target.python)).parent / argv[0]
         argv[0] = str(beside) if beside.exists() else argv[0]
     if shutil.which(argv[0]) is None:
-        raise UsageError(f"{argv[0]}: there is no such command")
+        raise UsageError(f"{redact(argv[0])}: there is no such command")
     return argv
 
 
@@ -325,7 +325,7 @@ def _running(
                 start_new_session=True,
             )
         except OSError as error:
-            raise UsageError(f"{argv[0]} cannot be executed: {error.strerror}") from None
+            raise UsageError(f"{redact(argv[0])} cannot be executed: {error.strerror}") from None
     with ended_if_killed(process.pid, _mark(folder), folder):
         try:
             yield process

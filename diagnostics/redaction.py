@@ -83,11 +83,14 @@ def _without(text: str, values: tuple[str, ...]) -> str:
 
 def _missing(text: str, cut: str) -> list[str]:
     """Return what ``text`` has in the places of the ``***`` of ``cut``."""
-    if text == cut:
-        return []
-    found = re.fullmatch("(.+?)".join(map(re.escape, cut.split(_CUT))), text, re.S)
-    if found is not None:
-        return list(found.groups())
+    first, *rest = cut.split(_CUT)
+    found, at = [], len(first)
+    for number, piece in enumerate(rest, 1):
+        end = text.find(piece, at + 1) if number < len(rest) else len(text) - len(piece)
+        found.append(text[at:end] if end > at else "")
+        at = end + len(piece)
+    if text.startswith(first) and text.endswith(rest[-1] if rest else first) and all(found):
+        return found
     # Something else was changed, too, as a quote that was open: so every word that is not there any more.
     return [word for word in re.findall(r"[^\s'\"=,;&?{}]+", text) if word not in cut]
 

@@ -76,6 +76,12 @@ def test_key_as_a_service_issues_it_is_cut_under_any_name(run, write):
     assert "refused the key '***'" in answer.line
 
 
+def test_variable_in_place_of_the_command_is_cut(run):
+    answer = run("--", f"API_TOKEN={KEY}", sys.executable, "app.py")
+    assert answer.code == 2
+    assert answer.line == "diagnostics: API_TOKEN=***: there is no such command"
+
+
 HEADERS = {
     "authorization": ["-H", f"Authorization: Bearer {KEY}"],
     "key": ["-H", f"X-Api-Key: {KEY}"],
