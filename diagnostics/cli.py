@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
+from diagnostics.command_lines import note_secrets
 from diagnostics.errors import DiagnosticsError, ProbeError, UsageError
 from diagnostics.model import Question, Target
 from diagnostics.unpacking import is_packed
@@ -132,6 +133,7 @@ def _check(
         command=command,
         python=python,
     )
+    note_secrets([*command, told["url"]])
     stdin = StandardInput.of_this_process() if command else None
     question = Question(target, cacert=cacert or "", stdin=stdin, **told)
     from downloader.process.interrupts import inherit_none
@@ -226,6 +228,7 @@ def _watch(max_block: float, verbose: bool, command: tuple[str, ...]) -> int:
     """Run COMMAND and report whatever holds its gevent hub."""
     from diagnostics.watch import watch
 
+    note_secrets(command)
     return int(watch(command, max_block, verbose=verbose))
 
 

@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 from diagnostics.agent.https_agent import entrance
 from diagnostics.agent.https_agent.clocks import clock
 from diagnostics.agent.https_agent.entrance import VARIABLE, Entrance
+from diagnostics.command_lines import note_secrets
 from diagnostics.errors import ProbeError, UsageError
 from diagnostics.killed_check import ended_if_killed
 from diagnostics.missed import Missed
@@ -30,7 +31,7 @@ from diagnostics.model import End, Observation, Question, Start
 from diagnostics.origin import Origin
 from diagnostics.output_errors import error_in
 from diagnostics.processes import Processes, end_all, is_alive
-from diagnostics.redaction import redact
+from diagnostics.redaction import note_environment, quoted, redact
 from diagnostics.set_up import SetUp
 from diagnostics.source_places import absolute, here, is_own, line_of, where
 from diagnostics.standard_input import AT_A_TERMINAL
@@ -285,7 +286,7 @@ def _argv(question: Question, folder: Path) -> list[str]:
         beside = Path(_interpreter(target.python)).parent / argv[0]
         argv[0] = str(beside) if beside.exists() else argv[0]
     if shutil.which(argv[0]) is None:
-        raise UsageError(f"{argv[0]}: there is no such command")
+        raise UsageError(f"{redact(argv[0])}: there is no such command")
     return argv
 
 
@@ -324,7 +325,7 @@ def _running(
                 start_new_session=True,
             )
         except OSError as error:
-            raise UsageError(f"{argv[0]} cannot be executed: {error.strerror}") from None
+            raise UsageError(f"{redact(argv[0])} cannot be executed: {error.strerror}") from None
     with ended_if_killed(process.pid, _mark(folder), folder):
         try:
             yield process
@@ -527,7 +528,9 @@ class _Watch:
         if now > self._due + _UNLOADED and not self._processes.loads_gevent:
             why = _NO_GEVENT
         elif now > self._due + _UNUSED and self._processes.leave_unused(now - _UNUSED):
-            why = self._processes.why
+            # Before its workers it may import for long; so one that goes on is waited for.
+            late = not self._processes.workerless or self._set_up.idles(now)
+            why = self._processes.why if late else ""
         elif pid := self._processes.deaf(now - _DEAF):
             why = self._processes.why if self._set_up.idles(now) else ""
         if why:
@@ -581,8 +584,11 @@ class _Watch:
         for entry in sorted(os.scandir(self._outbox), key=lambda entry: entry.name):
             if entry.name.endswith(".json") and entry.name not in self._read:
                 self._read.add(entry.name)
+                report = json.loads(read_report(entry.path))
+                note_environment(report["environment"])
+                note_secrets(report.get("argv", ()))
                 yield {
-                    **json.loads(read_report(entry.path)),
+                    **report,
                     "written": entry.stat().st_mtime,
                     "heard": clock(),
                 }
@@ -650,7 +656,7 @@ class _Watch:
         with open(self._output, "rb") as output:
             output.seek(max(0, output.seek(0, os.SEEK_END) - _OUTPUT))
             said = error_in(redact(output.read().decode(errors="replace")))
-        return f"; its last output: {said}" if said else ""
+        return f"; its last output: {quoted(said)}" if said else ""
 
 
 def _place(report: Mapping[str, Any]) -> str:

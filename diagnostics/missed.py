@@ -19,10 +19,10 @@ from typing import NamedTuple
 
 from diagnostics.agent.https_agent import entrance
 from diagnostics.agent.https_agent.entrance import Entrance
-from diagnostics.command_lines import shown_command
+from diagnostics.command_lines import note_secrets, shown_command
 from diagnostics.model import Start
 from diagnostics.processes import has_agent, is_interpreter
-from diagnostics.redaction import redact
+from diagnostics.redaction import note_environment, redact
 
 __all__ = ["Missed", "MissedProcess"]
 
@@ -164,8 +164,8 @@ class Missed:
                 advice = "check its module with --app MODULE and the Python that it was made with"
                 self._all[seen] = MissedProcess(pid, parent, argv, why, advice, None)
             return
-        words = _words(pid, "environ")
-        env = dict(word.split("=", 1) for word in words if "=" in word)
+        env = _environment(pid)
+        note_secrets(argv)
         folder = _link(pid, "cwd")
         if _stat(pid) is None or _words(pid, "cmdline") != argv:
             return  # it has changed meanwhile: look again
@@ -296,6 +296,13 @@ def _words(pid: int, name: str) -> list[str]:
     except OSError:
         return []
     return [os.fsdecode(each) for each in content.removesuffix(b"\0").split(b"\0")] if content else []
+
+
+def _environment(pid: int) -> dict[str, str]:
+    """Return the environment of a process, whose secrets are then cut from all text."""
+    env = dict(word.split("=", 1) for word in _words(pid, "environ") if "=" in word)
+    note_environment(env)
+    return env
 
 
 def _link(pid: int, name: str) -> str:

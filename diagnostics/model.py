@@ -6,7 +6,7 @@ import re
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from diagnostics.command_lines import shown_command, without_secrets
+from diagnostics.command_lines import shown_command, shown_words
 
 if TYPE_CHECKING:
     from diagnostics.standard_input import StandardInput
@@ -46,7 +46,7 @@ class Target:
     def shown(self) -> str:
         """Return the target as it was given on the command line, without secrets."""
         if self.command:
-            return " ".join(without_secrets(self.command))
+            return shown_words(self.command)
         return self.app or f"--style {self.style}"
 
 

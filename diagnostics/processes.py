@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from diagnostics.agent.https_agent.choice import OVERSEES, UNSERVED, UNUSED
+from diagnostics.agent.https_agent.choice import OVERSEES, UNSERVED, UNUSED, WORKERLESS
 from diagnostics.agent.https_agent.clocks import clock
 from diagnostics.agent.https_agent.life import SIGNAL
 
@@ -26,6 +26,7 @@ _REACTS = 2.0  # seconds within which a process responds to the signal
 _AGAIN = 0.5  # seconds between two rounds of queries
 _STARTS = 10.0  # seconds within which a new interpreter sends its "hello" report
 _SILENT = 1.0  # seconds after which a process with an agent that has not reported is woken
+_BEGINS = 10.0  # seconds after which what only starts others should have started one
 _LEAVES = 0.5  # seconds within which a process that started a daemon exits
 _LEAVES_BUSY = 3.0  # the same for one that waits for a CPU
 _SCANS = 4  # of /proc, one after another, that must all find nothing; see ``_belonging``
@@ -40,7 +41,7 @@ class _Process:
     - ``above``: the others that are its ancestors;
     - ``connected``: it tried HTTPS with gevent in use;
     - ``ends``: it is about to exit, and waits for a decision, ``since`` when;
-    - ``unused``: since when it has loaded gevent without using it;
+    - ``unused``: since when it has loaded gevent without using it, or should have started a worker;
     - ``over``: it exits without waiting;
     - ``answered``: the decision was sent;
     - ``deaf``: since when it does not react to the signal;
@@ -63,6 +64,11 @@ class _Process:
     raised: Mapping[str, Any] | None = None
     deaf: float = 0.0
     told: Mapping[str, Any] | None = None
+
+    @property
+    def is_workerless(self) -> bool:
+        """Return whether it is to start workers, and has started none."""
+        return self.why.startswith(WORKERLESS)
 
 
 class Processes:
@@ -112,7 +118,12 @@ class Processes:
             process.raised = report if report["text"] else None
         elif kind == "later":
             process.why, process.told = report["why"], report
-            process.unused = (process.unused or clock()) if process.why == UNUSED else 0.0
+            if process.why == UNUSED:
+                process.unused = process.unused or clock()
+            elif process.is_workerless:
+                process.unused = process.unused or clock() + _BEGINS
+            else:
+                process.unused = 0.0
         elif kind == "probing":
             self.prober = pid
         if kind in ("later", "probing") and pid == self._asked:
@@ -265,6 +276,11 @@ class Processes:
         """
         rest = [each for each in self._alive() if each.why != OVERSEES]
         return bool(rest) and all(0.0 < each.unused < since for each in rest)
+
+    @property
+    def workerless(self) -> bool:
+        """Return True if one that runs is to start workers, and has started none."""
+        return any(each.is_workerless for each in self._alive())
 
     @property
     def unserved(self) -> int:

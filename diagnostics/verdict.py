@@ -27,7 +27,7 @@ from diagnostics.clock_check import contradiction
 from diagnostics.errors import ProbeError
 from diagnostics.model import Observation, Question, Verdict
 from diagnostics.opened import Queue, queue_of
-from diagnostics.redaction import redact
+from diagnostics.redaction import quoted, redact
 from diagnostics.waits import limit_of, queued, stand_in_line
 
 __all__ = ["Judgement", "judge", "least_slope", "opening"]
@@ -370,4 +370,4 @@ def waited(held: dict[str, Any]) -> float:
 
 
 def _one_line(text: str) -> str:
-    return redact(" ".join(text.split()))[:300]
+    return quoted(redact(" ".join(text.split()))[:300])

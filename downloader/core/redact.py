@@ -16,6 +16,7 @@ from typing import Final
 from urllib.parse import quote, quote_plus, unquote, urlsplit
 
 from downloader.core.invisible import INVISIBLE
+from downloader.core.issued_keys import ISSUED
 
 __all__ = [
     "NAMING",
@@ -716,14 +717,16 @@ def redact(text: str, secrets: Collection[str] = ()) -> str:
     These are cut: secrets in URLs, as by ``redact_url``; secrets in paths with a query, as urllib3 prints
     them; the values of Authorization, Proxy-Authorization, Cookie, Set-Cookie and ``…-Token``, ``…-Key``
     headers, to the end of the line or of the quoted string; the word after Bearer and Basic;
-    ``user:password@``; each string of ``secrets`` of at least 4 characters, longest first, in its usual
-    spellings and any case; and everything after 64 KiB. Never raises.
+    ``user:password@``; keys as services issue them, see ``issued_keys``; each string of ``secrets`` of
+    at least 4 characters, longest first, in its usual spellings and any case; and everything after 64
+    KiB. Never raises.
     """
     # First: a part of one may look like the name of a parameter, whose value is cut, and the rest not.
     if (pattern := pattern_of(tuple(secrets))) is not None:
         text = pattern.sub(_CUT, text)
     if len(text) > _LONGEST:  # cut between words: a secret in half a URL might not be recognized
         text = text[:_LONGEST].rpartition(" ")[0] + " " + _CUT
+    text = ISSUED.sub(_CUT, text)
     text = _HEADER.sub(_cut_value, text)
     text = _QUOTED.sub(_cut_value, text)
     text = _SCHEME_VALUE.sub(lambda hit: f"{hit[1]}{hit[2]}{_CUT}", text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 
 import pytest
 from program_parts import PATCH
@@ -107,3 +108,45 @@ def test_sitecustomize_that_never_returns(run, write, tmp_path):
     answer = run("--after", "0.2s", "--app", write("proj", PATCH), "--python", python)
     assert answer.code == 4
     assert "its main greenlet waits at path/sitecustomize.py:5" in answer.line
+
+
+GUNICORN = [sys.executable, "-m", "gunicorn", "-k", "gevent", "-b", "127.0.0.1:0"]
+SILENT = """\
+import socket
+
+broker = socket.create_server(("127.0.0.1", 0))
+socket.create_connection(broker.getsockname()).recv(1)
+"""
+
+
+@SLOW
+@pytest.mark.parametrize(
+    ("conf", "application", "says"),
+    [
+        ("preload_app = True\n", SILENT, "no worker yet: it is still importing wsgi; "),
+        (f"{PATCH}preload_app = True\n", SILENT, "no worker yet: it is still importing wsgi; "),
+        (
+            f"def on_starting(server):\n    {SLEEPS.replace(chr(10), chr(10) + '    ')}",
+            "",
+            "no worker yet; ",
+        ),
+    ],
+    ids=["preloads", "patched", "hook"],
+)
+def test_server_that_starts_no_worker(run, write, conf, application, says):
+    write("conf", conf)
+    write("wsgi", application)
+    began = time.monotonic()
+    answer = run("--after", "0.2s", "--", *GUNICORN, "-c", "conf.py", "wsgi:app")
+    assert answer.code == 4
+    assert f"it has started {says}" in answer.line
+    assert f" is at {'wsgi.py:4' if application else 'conf.py:6'}" in answer.line
+    assert time.monotonic() - began < 50
+
+
+@SLOW
+def test_server_that_imports_for_long_before_its_workers_is_waited_for(run, write):
+    busy = "import time\nuntil = time.monotonic() + 24\nwhile time.monotonic() < until: sum(range(9999))\n"
+    write("wsgi", f"{busy}\ndef app(environ, start): pass\n")
+    answer = run("--after", "0.2s", "--", *GUNICORN, "--preload", "wsgi:app")
+    assert answer.code == 0, answer

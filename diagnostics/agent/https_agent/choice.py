@@ -10,15 +10,17 @@ if TYPE_CHECKING:
     from types import FrameType, ModuleType
     from typing import Any, Callable, Dict, List, Optional
 
-# Processes that only supervise workers: by module, the class whose instance makes the process one; and
-# their workers: the class, and the method that boots one and lets it serve then.
-_OVERSEERS = {"gunicorn.arbiter": "Arbiter"}
+# Processes that only supervise workers: by module, the class whose instance makes the process one, and its
+# attribute that counts the workers it has started; and their workers: the class, and the method that boots
+# one and lets it serve then.
+_OVERSEERS = {"gunicorn.arbiter": ("Arbiter", "worker_age")}
 _WORKERS = {"gunicorn.workers.base": ("Worker", "init_process")}
-_overseer = [0]  # the process id
+_overseer = [0, None, ""]  # type: List[Any]  # the process id, the instance, the attribute
 _worker = [0, None]  # type: List[Any]  # the process id, and its worker
 IMPORTS = "it is still importing "
 UNSERVED = "it ended before it came to serve"
 OVERSEES = "it only starts and watches workers"
+WORKERLESS = "it has started no worker yet"
 _IMPORTERS = ("importlib._bootstrap", "_frozen_importlib")
 UNUSED = "gevent is imported, but runs no hub and has patched nothing"
 
@@ -58,20 +60,26 @@ def in_greenlet():
 def obstacle(frame):
     # type: (Optional[FrameType]) -> str
     """Return why this process, interrupted in ``frame``, must not be probed now; "" if it may be."""
-    if oversees():
-        return OVERSEES
-    if "gevent" not in sys.modules:
-        return "it has not loaded gevent"
     own = hub()
     if own is not None and current() is not own.parent:
         frame = getattr(own.parent, "gr_frame", None)
+    if oversees():
+        # It may import the application before its workers, which share that then, and wait there for ever.
+        return OVERSEES if getattr(_overseer[1], _overseer[2], 0) else _but(WORKERLESS, _set_up(frame))
+    if "gevent" not in sys.modules:
+        return "it has not loaded gevent"
     return _set_up(frame) or ("" if uses_gevent() else UNUSED)
+
+
+def _but(what, since):
+    # type: (str, str) -> str
+    return "%s: %s" % (what, since) if since else what
 
 
 def oversees():
     # type: () -> bool
     """Return True in a process that supervises others, such as gunicorn's arbiter."""
-    return _overseer[0] == os.getpid()
+    return bool(_overseer[0] == os.getpid())
 
 
 def never_serves():
@@ -100,14 +108,14 @@ def note_overseers(on_import):
     # type: (Dict[str, Callable[[ModuleType], None]]) -> None
     """Detect which process becomes a supervisor or a worker, from the import of their modules on."""
 
-    def before(frame, arguments):
-        # type: (Optional[FrameType], Any) -> None
-        _overseer[0] = os.getpid()
+    for module_name, (class_name, count) in _OVERSEERS.items():
 
-    for module_name, class_name in _OVERSEERS.items():
+        def before(frame, arguments, count=count):
+            # type: (Optional[FrameType], Dict[str, Any], str) -> None
+            _overseer[:] = [os.getpid(), arguments["self"], count]
 
-        def change(module, class_name=class_name):
-            # type: (Any, str) -> None
+        def change(module, class_name=class_name, before=before):
+            # type: (Any, str, Any) -> None
             wrapping.wrap(getattr(module, class_name), "__init__", before)
 
         on_import[module_name] = change

@@ -31,6 +31,7 @@ from . import (
     sampler,
     sharing,
     trust,
+    variables,
     whereabouts,
     wrapping,
 )
@@ -102,6 +103,7 @@ class Agent(object):
         self._heed_fork()
         self._sent += 1
         fields.update(kind=kind, pid=os.getpid(), ppid=os.getppid(), executable=sys.executable)
+        fields.setdefault("environment", variables.news())
         text = json.dumps(fields, default=repr)
         # The controller reads reports in the order of their names. The count restarts after an exec, so
         # the time comes first.
@@ -330,6 +332,10 @@ class Agent(object):
         """
         if self._connected or choice.never_serves():
             self._at_exit()
+            return
+        news = variables.news()
+        if news:
+            self.tell("leaves", environment=news)
 
     def _heed_fork(self):
         # type: () -> None

@@ -25,6 +25,7 @@ from known import (
     records,
     running,
     shards,
+    shown_secrets,
     storing,
     watching,
     ways_in,
@@ -53,6 +54,7 @@ KNOWN: tuple[Mutant, ...] = (
     *records.KNOWN,
     *running.KNOWN,
     *shards.KNOWN,
+    *shown_secrets.KNOWN,
     *watching.KNOWN,
     *ways_in.KNOWN,
 )
