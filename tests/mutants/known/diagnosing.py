@@ -8,6 +8,8 @@ from known.mutant import Mutant
 
 __all__ = ["KNOWN"]
 
+CALLS = "tests/diagnostics/test_calls.py::"
+CALLING = "tests/unit/test_diagnostics_calling.py::"
 CLOCKS = "tests/diagnostics/test_clocks.py::"
 VERDICT = "tests/unit/test_diagnostics_verdict.py::"
 OPENED = "tests/unit/test_diagnostics_opened.py::"
@@ -556,6 +558,48 @@ KNOWN = (
         (
             f"{SCENARIO}[session_of_another_shape/answer]",
             f"{LIKE}test_error_that_the_probe_provokes_is_no_verdict",
+        ),
+    ),
+    Mutant(
+        "what the probe adds to a call has to fit",
+        "HTTPS is said not to work in a program whose session sets the timeout itself",
+        "fitting.call",
+        "refused is None and not (keywords and _is_of_program(error))",
+        "True",
+        (
+            f"{SCENARIO}[calls_that_do_not_fit/pool]",
+            f"{CALLS}test_session_that_takes_no_timeout[patient]",
+            f"{CALLING}test_what_does_not_fit_is_left_out[Patient-1-ca.pem]",
+        ),
+    ),
+    Mutant(
+        "an error of the program for what the probe has added is one of HTTPS",
+        "there is no verdict of a program whose session refuses a timeout",
+        "fitting.call",
+        "keywords and _is_of_program(error)",
+        "False",
+        (f"{SCENARIO}[calls_that_do_not_fit/strict]",),
+    ),
+    Mutant(
+        "a method of the program is passed by where it does not fit",
+        "a program with a lock in its request() is called concurrent: the probe has sent without it",
+        "fitting.call",
+        "_is_of_library(client, ways[number].__name__)",
+        "True",
+        (
+            f"{SCENARIO}[calls_that_do_not_fit/signed]",
+            f"{CALLING}test_method_of_the_program_is_not_passed_by",
+        ),
+    ),
+    Mutant(
+        "a call of the probe that does not fit is a verdict",
+        "HTTPS is said not to work where a client's method does not take the URL alone",
+        "_of_the_call",
+        'not any((each.get("called", True) for each in case.errors))',
+        "False",
+        (
+            f"{CALLS}test_method_that_takes_no_url_alone",
+            f"{LIKE}test_error_of_how_the_probe_calls_is_no_verdict_whatever_the_url",
         ),
     ),
     Mutant(
