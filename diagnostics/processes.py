@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from diagnostics.agent.https_agent.choice import OVERSEES, UNSERVED, UNUSED
 from diagnostics.agent.https_agent.clocks import clock
 from diagnostics.agent.https_agent.life import SIGNAL
+from diagnostics.stuck import patching
 
 __all__ = ["Processes", "end_all", "has_agent", "is_alive", "is_interpreter", "send", "started"]
 
@@ -41,6 +42,7 @@ class _Process:
     - ``connected``: it tried HTTPS with gevent in use;
     - ``ends``: it is about to exit, and waits for a decision, ``since`` when;
     - ``unused``: since when it has loaded gevent without using it;
+    - ``patches``: since when gevent patches it;
     - ``over``: it exits without waiting;
     - ``answered``: the decision was sent;
     - ``deaf``: since when it does not react to the signal;
@@ -62,6 +64,7 @@ class _Process:
     why: str = ""
     raised: Mapping[str, Any] | None = None
     deaf: float = 0.0
+    patches: float = 0.0
     told: Mapping[str, Any] | None = None
 
 
@@ -111,8 +114,9 @@ class Processes:
             process.over, process.why = True, report["why"]
             process.raised = report if report["text"] else None
         elif kind == "later":
-            process.why, process.told = report["why"], report
+            process.why, process.told = patching(report) or report["why"], report
             process.unused = (process.unused or clock()) if process.why == UNUSED else 0.0
+            process.patches = (process.patches or clock()) if report.get("patching") else 0.0
         elif kind == "probing":
             self.prober = pid
         if kind in ("later", "probing") and pid == self._asked:
@@ -229,8 +233,16 @@ class Processes:
 
     def deaf(self, since: float) -> int:
         """Return a process of those that could be probed if none of them has reacted since then; else 0."""
-        able = [each for each in self._alive() if each.gevent and not each.over and not each.answered]
+        able = self._able()
         return able[0].pid if able and all(0.0 < each.deaf < since for each in able) else 0
+
+    def patching(self, since: float) -> int:
+        """Return a process of those that could be probed if gevent patches in all since then; else 0."""
+        able = [each for each in self._able() if not each.unused and each.why != OVERSEES]
+        return able[0].pid if able and all(0.0 < each.patches < since for each in able) else 0
+
+    def _able(self) -> list[_Process]:
+        return [each for each in self._alive() if each.gevent and not each.over and not each.answered]
 
     def youngest(self) -> int:
         """Return a process that has started no other one, to be asked where it is; 0 without."""

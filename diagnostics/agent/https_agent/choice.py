@@ -8,7 +8,7 @@ from . import facts, wrapping
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType, ModuleType
-    from typing import Any, Callable, Dict, List, Optional
+    from typing import Any, Callable, Dict, List, Optional, Tuple
 
 # Processes that only supervise workers: by module, the class whose instance makes the process one; and
 # their workers: the class, and the method that boots one and lets it serve then.
@@ -17,6 +17,7 @@ _WORKERS = {"gunicorn.workers.base": ("Worker", "init_process")}
 _overseer = [0]  # the process id
 _worker = [0, None]  # type: List[Any]  # the process id, and its worker
 IMPORTS = "it is still importing "
+PATCHES = "it is still patching"
 UNSERVED = "it ended before it came to serve"
 OVERSEES = "it only starts and watches workers"
 _IMPORTERS = ("importlib._bootstrap", "_frozen_importlib")
@@ -62,10 +63,43 @@ def obstacle(frame):
         return OVERSEES
     if "gevent" not in sys.modules:
         return "it has not loaded gevent"
+    if patching(frame) is not None:
+        return PATCHES  # whatever is imported meanwhile
+    return _set_up(_of_main(frame)) or ("" if uses_gevent() else UNUSED)
+
+
+def _of_main(frame):
+    # type: (Optional[FrameType]) -> Optional[FrameType]
+    """Return where the main greenlet is, which is in ``frame`` if it is the current one."""
     own = hub()
-    if own is not None and current() is not own.parent:
-        frame = getattr(own.parent, "gr_frame", None)
-    return _set_up(frame) or ("" if uses_gevent() else UNUSED)
+    if own is None or current() is own.parent:
+        return frame
+    found = getattr(own.parent, "gr_frame", None)  # type: Optional[FrameType]
+    return found
+
+
+def patching(frame):
+    # type: (Optional[FrameType]) -> Optional[Tuple[FrameType, FrameType]]
+    """Return where a thread, or the main greenlet, is in a call that patches, and the frame of that call.
+
+    Return None where there is no such call; the process was interrupted in ``frame``.
+    """
+    for at in [frame, _of_main(frame)] + list(sys._current_frames().values()):
+        call, outer = None, at
+        while outer is not None:
+            call, outer = (outer if _patches(outer) else call), outer.f_back
+        if at is not None and call is not None:
+            return at, call
+    return None
+
+
+def _patches(frame):
+    # type: (FrameType) -> bool
+    """Return whether ``frame`` runs a function of gevent that patches."""
+    function = frame.f_code.co_name.lstrip("_")
+    return str(frame.f_globals.get("__name__")).startswith("gevent.") and function.startswith(
+        ("patch", "reinit")
+    )
 
 
 def oversees():
@@ -90,8 +124,6 @@ def _set_up(frame):
         if name in _IMPORTERS and function == "_find_and_load":
             # Before and after the module's own code, too: who imports it now gets one that is not complete.
             return IMPORTS + str(frame.f_locals.get("name"))
-        if name.startswith("gevent.") and function.lstrip("_").startswith(("patch", "reinit")):
-            return "it is still patching"
         frame = frame.f_back
     return ""
 

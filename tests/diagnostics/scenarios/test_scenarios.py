@@ -20,6 +20,7 @@ HANG = {
     "import_that_waits",
     "lock_before_patching",
     "lock_put_back",
+    "patching_that_waits",
     "real_lock_of_grequests",
     "stuck_lookups",
 }

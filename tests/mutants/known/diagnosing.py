@@ -603,6 +603,33 @@ KNOWN = (
         ),
     ),
     Mutant(
+        "a process is probed while gevent patches it",
+        "a program whose patch_all() never returns is said to have patched nothing",
+        "obstacle",
+        "patching(frame) is not None",
+        "False",
+        (
+            "tests/unit/test_diagnostics_choice.py::"
+            "test_patching_is_an_obstacle_whatever_is_imported_meanwhile",
+        ),
+    ),
+    Mutant(
+        "a call that patches is looked for outside of other code alone",
+        "a process that imports while gevent patches it is probed",
+        "patching",
+        "_patches(outer)",
+        "_patches(outer) and outer is at",
+        (f"{STUCK}test_patching_that_never_returns[command]",),
+    ),
+    Mutant(
+        "it is not said that an import waits in patch_all()",
+        "a module that patches too late is only said not to end",
+        "SetUp._look",
+        "patching(report or {})",
+        "''",
+        (f"{STUCK}test_patching_that_never_returns[app]",),
+    ),
+    Mutant(
         "the probe's server has no key for RSA",
         "HTTPS is said not to work in a program that takes suites with RSA alone",
         "_serve",
