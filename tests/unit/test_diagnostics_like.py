@@ -104,6 +104,25 @@ def test_base_url_is_that_of_the_probe(base: str, path: str, expected: str) -> N
     assert made.token == "of a login"
 
 
+class SendsInItsOwnWay(requests.Session):
+    def request(self, method: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
+        made = self.prepare_request(requests.Request(method, HOST + path))
+        return self.send(made, 5) if path == "/by-position" else self.send(prepared=made, patience=5)
+
+    def send(self, prepared: Any, patience: Any) -> Any:  # type: ignore[override]
+        return super().send(prepared, timeout=patience)
+
+
+@pytest.mark.parametrize("path", ["/by-position", "/by-name"])
+def test_session_that_sends_with_arguments_of_its_own(path: str) -> None:
+    session = SendsInItsOwnWay()
+    seen = reached(session, path)
+    give, shown = like.session(seen, OPTIONS)
+    with pytest.raises(Reached) as caught:
+        give().request("GET", shown(URL))
+    assert str(caught.value.frame.f_locals["args"][0].url) == URL
+
+
 class WithBaseOfAModule(requests.Session):
     def request(self, method: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
         kwargs["params"] = {"key": 1}

@@ -290,10 +290,14 @@ def _sending_to(base, paths, own, changed):
     # type: (str, Set[str], Any, Dict[str, Any]) -> Any
     """Return an object like the session ``own``, which sends the requests of the probe to ``base``."""
 
-    def send(request, **options):
-        # type: (Any, **Any) -> Any
-        request.url = moved(request.url, base, paths)
-        return type(own).send(made, request, **options)
+    def send(*arguments, **options):
+        # type: (*Any, **Any) -> Any
+        # The program may give it by another name, and more with it by position.
+        for each in list(arguments) + list(options.values()):
+            if isinstance(getattr(each, "url", None), str):
+                each.url = moved(each.url, base, paths)
+                break
+        return type(own).send(made, *arguments, **options)
 
     made = substitute(own, dict(changed, send=send) if "send" not in vars(own) else changed)
     return made

@@ -592,6 +592,14 @@ KNOWN = (
         ),
     ),
     Mutant(
+        "a copy of a session takes what it sends by position alone",
+        "a program whose session sends in its own way is sent to itself, in place of the probe's server",
+        "_sending_to.send",
+        "list(arguments) + list(options.values())",
+        "list(arguments)",
+        (f"{LIKE}test_session_that_sends_with_arguments_of_its_own[/by-name]",),
+    ),
+    Mutant(
         "a call of the probe that does not fit is a verdict",
         "HTTPS is said not to work where a client's method does not take the URL alone",
         "_of_the_call",
