@@ -82,9 +82,11 @@ def patching(frame):
     # type: (Optional[FrameType]) -> Optional[Tuple[FrameType, FrameType]]
     """Return where a thread, or the main greenlet, is in a call that patches, and the frame of that call.
 
-    Return None where there is no such call; the process was interrupted in ``frame``.
+    Return None where there is no such call; the process was interrupted in ``frame``. Where greenlets run,
+    other threads do not count: the program does not wait for them.
     """
-    for at in [frame, _of_main(frame)] + list(sys._current_frames().values()):
+    threads = [] if in_greenlet() else list(sys._current_frames().values())
+    for at in [frame, _of_main(frame)] + threads:
         call, outer = None, at
         while outer is not None:
             call, outer = (outer if _patches(outer) else call), outer.f_back
