@@ -59,6 +59,7 @@ _UNUSED = 5.0  # seconds after --after in which one that has loaded gevent must 
 _REBOOTS = 3  # workers that end before they serve, after which the next ones will do so, too
 _OUTPUT = 65536  # bytes at the end of the output that are searched for an error
 _MAKES_THREADS = r"^[^#]*\b(\w*Executor|ThreadPool|Thread|Timer)\("
+_PATCHES = 5.0  # seconds after which gevent is not waited for where it patches and nothing moves
 _DEAF = 12.0  # seconds after which a process that reacts to no signal is not waited for
 _AGAIN = 2  # times that something is started again
 _SETTLES = 0.5  # seconds after which a process without the agent is the program, if nothing else starts
@@ -531,7 +532,7 @@ class _Watch:
             # Before its workers it may import for long; so one that goes on is waited for.
             late = not self._processes.workerless or self._set_up.idles(now)
             why = self._processes.why if late else ""
-        elif pid := self._processes.deaf(now - _DEAF):
+        elif pid := self._processes.deaf(now - _DEAF) or self._processes.patching(now - _PATCHES):
             why = self._processes.why if self._set_up.idles(now) else ""
         if why:
             self._start_again()

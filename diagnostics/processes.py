@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from diagnostics.agent.https_agent.choice import OVERSEES, UNSERVED, UNUSED, WORKERLESS
 from diagnostics.agent.https_agent.clocks import clock
 from diagnostics.agent.https_agent.life import SIGNAL
+from diagnostics.stuck import patching
 
 __all__ = ["Processes", "end_all", "has_agent", "is_alive", "is_interpreter", "send", "started"]
 
@@ -42,6 +43,7 @@ class _Process:
     - ``connected``: it tried HTTPS with gevent in use;
     - ``ends``: it is about to exit, and waits for a decision, ``since`` when;
     - ``unused``: since when it has loaded gevent without using it, or should have started a worker;
+    - ``patches``: since when gevent patches it;
     - ``over``: it exits without waiting;
     - ``answered``: the decision was sent;
     - ``deaf``: since when it does not react to the signal;
@@ -63,6 +65,7 @@ class _Process:
     why: str = ""
     raised: Mapping[str, Any] | None = None
     deaf: float = 0.0
+    patches: float = 0.0
     told: Mapping[str, Any] | None = None
 
     @property
@@ -117,7 +120,8 @@ class Processes:
             process.over, process.why = True, report["why"]
             process.raised = report if report["text"] else None
         elif kind == "later":
-            process.why, process.told = report["why"], report
+            process.why, process.told = patching(report) or report["why"], report
+            process.patches = (process.patches or clock()) if report.get("patching") else 0.0
             if process.why == UNUSED:
                 process.unused = process.unused or clock()
             elif process.is_workerless:
@@ -173,6 +177,7 @@ class Processes:
         if self._asked in self._all:
             process = self._all[self._asked]
             process.why = "it does not react to a signal: it computes, or blocks in C"
+            process.patches = 0.0  # what it did when it reacted last is not known to last
             process.deaf = process.deaf or now
         self._asked = 0
         if not self._queue:
@@ -240,8 +245,16 @@ class Processes:
 
     def deaf(self, since: float) -> int:
         """Return a process of those that could be probed if none of them has reacted since then; else 0."""
-        able = [each for each in self._alive() if each.gevent and not each.over and not each.answered]
+        able = self._able()
         return able[0].pid if able and all(0.0 < each.deaf < since for each in able) else 0
+
+    def patching(self, since: float) -> int:
+        """Return a process of those that could be probed if gevent patches in all since then; else 0."""
+        able = [each for each in self._able() if not each.unused and each.why != OVERSEES]
+        return able[0].pid if able and all(0.0 < each.patches < since for each in able) else 0
+
+    def _able(self) -> list[_Process]:
+        return [each for each in self._alive() if each.gevent and not each.over and not each.answered]
 
     def youngest(self) -> int:
         """Return a process that has started no other one, to be asked where it is; 0 without."""

@@ -13,6 +13,7 @@ from diagnostics.evidence import Case
 
 __all__ = ["is_provoked", "no_verdict"]
 
+_FETCH = "Name a fetch: --app MODULE:CALLABLE"
 _ADVICE = "Name a URL that it accepts (--url URL), or a fetch (--app MODULE:CALLABLE)"
 # Of requests and urllib3: the URL, the proxy or the content of the response is refused.
 _REFUSED = {
@@ -67,6 +68,8 @@ def no_verdict(case: Case, cause: str) -> str:
         return ""
     if why := _of_the_server(case, cause):
         return why
+    if why := _of_the_call(case, cause):
+        return why
     # A fetch that the user names is meant for the URL of the probe.
     if not case.question.target.command:
         return ""
@@ -91,10 +94,35 @@ def no_verdict(case: Case, cause: str) -> str:
                 f" connects in a way of its own: no verdict: {case.judgement.error}. {_ADVICE}"
             )
         return ""
-    first = case.errors[0]
-    spot = case.user_frame(first["stack"]) or case.own_frame(first["stack"])
-    at = f" ({case.where(spot)})" if spot else ""
-    return f"the fetch of the probe failed with {case.judgement.error}{at}, and HTTPS did not. {_ADVICE}"
+    return f"the fetch of the probe failed with {_raised(case)}, and HTTPS did not. {_ADVICE}"
+
+
+def _of_the_call(case: Case, cause: str) -> str:
+    """Return why no call of the probe fits to the program's client or to its code, whatever the URL.
+
+    A TypeError in a fetch that the user names is the fetch's own, unless it is a client's method that does
+    not take the URL alone.
+    """
+    if not case.errors:
+        return ""
+    if not any(each.get("called", True) for each in case.errors):
+        return (
+            f"no call that the probe knows fits to the client: {_raised(case)}. HTTPS was not measured."
+            f" {_FETCH}"
+        )
+    if not case.question.target.command or case.observation.result.get("foreign"):
+        return ""
+    of_code = all(each["class"] == "TypeError" and is_provoked(each) for each in case.errors)
+    if cause != "unexplained" or not of_code:
+        return ""
+    return f"the fetch of the probe failed with {_raised(case)}, and HTTPS did not. {_FETCH}"
+
+
+def _raised(case: Case) -> str:
+    """Return the error of the first request that failed, with the place."""
+    stack = case.errors[0]["stack"]
+    spot = case.user_frame(stack) or case.own_frame(stack)
+    return f"{case.judgement.error} ({case.where(spot)})" if spot else case.judgement.error
 
 
 def _of_the_server(case: Case, cause: str) -> str:

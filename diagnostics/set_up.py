@@ -13,7 +13,7 @@ from diagnostics.agent.https_agent.whereabouts import DUMP_SIGNAL
 from diagnostics.errors import ProbeError
 from diagnostics.model import Question
 from diagnostics.processes import Processes, send
-from diagnostics.stuck import Look, dumped, place, standstill
+from diagnostics.stuck import Look, dumped, patching, place, standstill
 
 __all__ = ["SetUp"]
 
@@ -76,6 +76,8 @@ class SetUp:
         if not does:
             return
         report = report or self._dump(self._pid)
+        if why := patching(report or {}):
+            raise ProbeError(f"{self._question.target.shown}: {why}")
         at = place(report) if report else ""
         at = f" at {at}" if at else " in a call that nothing interrupts"
         target = self._question.target
@@ -107,14 +109,15 @@ class SetUp:
         if self._giving_up is None:
             return False
         why, pid, asked = self._giving_up
-        told = self._processes.told(pid)
+        told, shown = self._processes.told(pid), self._question.target.shown
+        if told and (patches := patching(told)):
+            raise ProbeError(f"{shown}: {patches}")
         if told is None or told["heard"] < asked:
             if now < asked + _REACTS:
                 return True
             told = self._dump(pid)
         at = place(told) if told else ""
         is_at = f"; its process {pid} is at {at}" if at else ""
-        shown = self._question.target.shown
         raise ProbeError(f"{shown}: {why}; give a later --after if one will{is_at}")
 
     def _dump(self, pid: int) -> dict[str, Any] | None:

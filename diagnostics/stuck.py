@@ -12,9 +12,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from diagnostics.source_places import here, is_own, where
+from diagnostics.source_places import ending, here, is_own, is_package, where
 
-__all__ = ["Look", "dumped", "place", "standstill"]
+__all__ = ["Look", "dumped", "patching", "place", "standstill"]
 
 _SAME = 4.5  # seconds in which nothing has moved
 _IDLE = 0.1  # CPUs
@@ -73,6 +73,24 @@ def place(report: Mapping[str, Any]) -> str:
     own = next((spot for spot in spots if is_own(spot, facts)), spots[0])
     inner = f", in {spots[0][2]} at {where(spots[0], facts)}" if spots[0] != own else ""
     return f"{where(own, facts)}{inner}"
+
+
+def patching(report: Mapping[str, Any]) -> str:
+    """Return that gevent has not patched yet, with where it is and what helps; "" if it does not patch."""
+    told = report.get("patching")
+    if not told:
+        return ""
+    facts = {"started": here(), **report["facts"]}
+    spots = [spot for spot in told["stack"] if "/gevent/" not in str(spot[0])]
+    within = [spot for spot in spots if is_own(spot, facts) or is_package(str(spot[0]))]
+    at = where((within or spots or told["stack"] or [None])[0], facts)
+    inner = f", in {spots[0][2]} at {where(spots[0], facts)}" if within and spots[0] != within[0] else ""
+    by = ending("at", where(told["by"], facts))
+    return (
+        f"{told['function']}(){by} has not returned{ending('and is at', at)}{inner}: nothing is measured"
+        " before. gevent looks at each object that is there already, and one may load what it stands for:"
+        " patch before that is imported (before the settings of Django are loaded, say)"
+    )
 
 
 def dumped(text: str, agent: str) -> dict[str, Any] | None:

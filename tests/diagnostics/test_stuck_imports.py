@@ -150,3 +150,58 @@ def test_server_that_imports_for_long_before_its_workers_is_waited_for(run, writ
     write("wsgi", f"{busy}\ndef app(environ, start): pass\n")
     answer = run("--after", "0.2s", "--", *GUNICORN, "--preload", "wsgi:app")
     assert answer.code == 0, answer
+
+
+WAITS = """\
+import time
+
+def wait(event=None):
+    while True:
+        time.sleep(0.3)
+"""
+SUBSCRIBES = """\
+from gevent import events, monkey
+import waits
+
+events.subscribers.append(waits.wait)
+monkey.patch_all()
+"""
+STARTS = """\
+import threading
+import waits
+
+threading.Thread(target=__import__, args=["settings"]).start()
+waits.wait()
+"""
+LAZY = """\
+import importlib
+
+class Lazy:
+    @property
+    def __class__(self):
+        return importlib.import_module("settings")
+
+lazy = Lazy()
+import settings
+"""
+
+
+@pytest.mark.parametrize("command", [False, True], ids=["app", "command"])
+def test_patching_that_never_returns(run, write, command):
+    write("settings", PATCH)
+    write("proj", LAZY)
+    target = ["--", sys.executable, "proj.py"] if command else ["--app", "proj"]
+    answer = run("--after", "0.2s", *target)
+    assert (answer.code, answer.out) == (4, ""), answer
+    assert ": patch_all() at settings.py:1 has not returned and is at proj.py:6" in answer.line
+    assert "nothing is measured before" in answer.line
+
+
+@SLOW
+def test_patching_in_a_thread_that_never_returns(run, write):
+    write("waits", WAITS)
+    write("settings", SUBSCRIBES)
+    write("app", STARTS)
+    answer = run("--after", "0.2s", "--", sys.executable, "app.py")
+    assert answer.code == 4, answer
+    assert "patch_all() at settings.py:5 has not returned and is at waits.py:5" in answer.line

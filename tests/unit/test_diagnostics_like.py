@@ -70,9 +70,9 @@ def test_adapter_of_the_host_serves_the_probe_and_the_session_stays_as_it_is() -
     session = requests.Session()
     seen = reached(session, f"{HOST}/x")
     mounted, before = session.get_adapter(HOST), list(session.adapters)
-    get, shown = like.session(seen, OPTIONS)
+    give, shown = like.session(seen, OPTIONS)
     assert seen.session is session
-    assert isinstance(get().__self__.get_adapter(URL), Ends)
+    assert isinstance(give().get_adapter(URL), Ends)
     assert shown(URL) == URL
     assert list(session.adapters) == before
     assert isinstance(mounted, HTTPAdapter)
@@ -81,9 +81,9 @@ def test_adapter_of_the_host_serves_the_probe_and_the_session_stays_as_it_is() -
 
 def sent(seen: like.Seen, url: str = URL) -> str:
     """Return the URL that a session like the one that is ``seen`` sends to for the probe."""
-    get, shown = like.session(seen, OPTIONS)
+    give, shown = like.session(seen, OPTIONS)
     with pytest.raises(Reached) as caught:
-        get()(shown(url))
+        give().get(shown(url))
     return str(caught.value.frame.f_locals["args"][0].url)
 
 
@@ -95,13 +95,32 @@ def test_base_url_is_that_of_the_probe(base: str, path: str, expected: str) -> N
     session = WithBase()
     session.base = base
     seen = reached(session, path)
-    get, shown = like.session(seen, OPTIONS)
-    made = get().__self__
+    give, shown = like.session(seen, OPTIONS)
+    made = give()
     assert shown(URL) == expected
     assert sent(seen) == URL
     assert session.base == base
     session.token = "of a login"
     assert made.token == "of a login"
+
+
+class SendsInItsOwnWay(requests.Session):
+    def request(self, method: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
+        made = self.prepare_request(requests.Request(method, HOST + path))
+        return self.send(made, 5) if path == "/by-position" else self.send(prepared=made, patience=5)
+
+    def send(self, prepared: Any, patience: Any) -> Any:  # type: ignore[override]
+        return super().send(prepared, timeout=patience)
+
+
+@pytest.mark.parametrize("path", ["/by-position", "/by-name"])
+def test_session_that_sends_with_arguments_of_its_own(path: str) -> None:
+    session = SendsInItsOwnWay()
+    seen = reached(session, path)
+    give, shown = like.session(seen, OPTIONS)
+    with pytest.raises(Reached) as caught:
+        give().request("GET", shown(URL))
+    assert str(caught.value.frame.f_locals["args"][0].url) == URL
 
 
 class WithBaseOfAModule(requests.Session):
@@ -422,6 +441,29 @@ def test_error_that_the_probe_provokes_is_no_verdict(
     case = Case(question, Observation(result, {}, facts), judgement)
     assert bool(no_verdict(case, "unexplained")) == provoked
     assert no_verdict(case, "patched-too-late") == ""
+
+
+@pytest.mark.parametrize("url", ["", "https://localhost:1/"])
+@pytest.mark.parametrize(
+    ("target", "called", "stack", "advised"),
+    [
+        (Target(command=("python", "app.py")), False, SSL, True),  # no call fits
+        (Target(app="app:client.get"), False, SSL, True),
+        (Target(command=("python", "app.py")), True, OWN, True),  # what the program does with the answer
+        (Target(command=("python", "app.py")), True, SSL, False),
+        (Target(app="app:fetch"), True, OWN, False),
+    ],
+)
+def test_error_of_how_the_probe_calls_is_no_verdict_whatever_the_url(
+    url: str, target: Target, called: bool, stack: Any, advised: bool
+) -> None:
+    error = {"class": "TypeError", "text": "it failed", "stack": stack, "chain": [], "called": called}
+    result = {"rounds": [{"first": [error]}], "parked": [], "held": []}
+    judgement = Judgement("error", 0.1, 0.2, 0.0, 0.0, 0.0, error="TypeError: it failed")
+    facts = {"patched": {}, "own_files": ["/proj/app.py"], "started": "/proj"}
+    case = Case(Question(target, url=url), Observation(result, {}, facts), judgement)
+    why = no_verdict(case, "unexplained")
+    assert ("--app" in why, "--url" in why) == (advised, False)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from diagnostics.stuck import Look, dumped, place, standstill
+from diagnostics.stuck import Look, dumped, patching, place, standstill
 
 APP = os.path.abspath("app.py")
 FACTS = {"cwd": os.getcwd(), "library": "/usr/lib/python3.11", "executable": "/usr/bin/python3", "path": []}
@@ -75,3 +75,31 @@ def test_place_from_what_faulthandler_wrote() -> None:
     assert found is not None
     assert place(found) == "app.py:4, in get at /opt/lib/python3.12/queue.py:5"
     assert dumped("", "/agent") is None
+
+
+@pytest.mark.parametrize(
+    ("spots", "by", "says"),
+    [
+        (
+            [
+                ("/usr/lib/python3.11/importlib/__init__.py", 90, "import_module"),
+                ("/usr/lib/python3.11/site-packages/django/conf/__init__.py", 7, "setup"),
+                ("/usr/lib/python3.11/site-packages/gevent/monkey/api.py", 9, "patch_module"),
+            ],
+            (APP, 3, "<module>"),
+            "and is at /usr/lib/python3.11/site-packages/django/conf/__init__.py:7,"
+            " in import_module at /usr/lib/python3.11/importlib/__init__.py:90: nothing",
+        ),
+        (
+            [(APP, 5, "load")],
+            (APP, 3, "<module>"),
+            "at app.py:3 has not returned and is at app.py:5: nothing",
+        ),
+        ([], None, "patch_all() has not returned: nothing"),
+    ],
+)
+def test_call_that_patches_is_told_with_where_it_waits(spots: Any, by: Any, says: str) -> None:
+    report = told(*spots)
+    report["patching"] = {"function": "patch_all", "by": by, "stack": spots}
+    assert says in patching(report)
+    assert patching(STILL) == ""

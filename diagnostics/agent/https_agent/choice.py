@@ -8,7 +8,7 @@ from . import facts, wrapping
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType, ModuleType
-    from typing import Any, Callable, Dict, List, Optional
+    from typing import Any, Callable, Dict, List, Optional, Tuple
 
 # Processes that only supervise workers: by module, the class whose instance makes the process one, and its
 # attribute that counts the workers it has started; and their workers: the class, and the method that boots
@@ -18,6 +18,7 @@ _WORKERS = {"gunicorn.workers.base": ("Worker", "init_process")}
 _overseer = [0, None, ""]  # type: List[Any]  # the process id, the instance, the attribute
 _worker = [0, None]  # type: List[Any]  # the process id, and its worker
 IMPORTS = "it is still importing "
+PATCHES = "it is still patching"
 UNSERVED = "it ended before it came to serve"
 OVERSEES = "it only starts and watches workers"
 WORKERLESS = "it has started no worker yet"
@@ -60,15 +61,52 @@ def in_greenlet():
 def obstacle(frame):
     # type: (Optional[FrameType]) -> str
     """Return why this process, interrupted in ``frame``, must not be probed now; "" if it may be."""
-    own = hub()
-    if own is not None and current() is not own.parent:
-        frame = getattr(own.parent, "gr_frame", None)
+    if oversees() and getattr(_overseer[1], _overseer[2], 0):
+        return OVERSEES
+    # Patching comes first, whatever is imported meanwhile.
+    sets_up = PATCHES if patching(frame) is not None else _set_up(_of_main(frame))
     if oversees():
         # It may import the application before its workers, which share that then, and wait there for ever.
-        return OVERSEES if getattr(_overseer[1], _overseer[2], 0) else _but(WORKERLESS, _set_up(frame))
+        return _but(WORKERLESS, sets_up)
     if "gevent" not in sys.modules:
         return "it has not loaded gevent"
-    return _set_up(frame) or ("" if uses_gevent() else UNUSED)
+    return sets_up or ("" if uses_gevent() else UNUSED)
+
+
+def _of_main(frame):
+    # type: (Optional[FrameType]) -> Optional[FrameType]
+    """Return where the main greenlet is, which is in ``frame`` if it is the current one."""
+    own = hub()
+    if own is None or current() is own.parent:
+        return frame
+    found = getattr(own.parent, "gr_frame", None)  # type: Optional[FrameType]
+    return found
+
+
+def patching(frame):
+    # type: (Optional[FrameType]) -> Optional[Tuple[FrameType, FrameType]]
+    """Return where a thread, or the main greenlet, is in a call that patches, and the frame of that call.
+
+    Return None where there is no such call; the process was interrupted in ``frame``. Where greenlets run,
+    other threads do not count: the program does not wait for them.
+    """
+    threads = [] if in_greenlet() else list(sys._current_frames().values())
+    for at in [frame, _of_main(frame)] + threads:
+        call, outer = None, at
+        while outer is not None:
+            call, outer = (outer if _patches(outer) else call), outer.f_back
+        if at is not None and call is not None:
+            return at, call
+    return None
+
+
+def _patches(frame):
+    # type: (FrameType) -> bool
+    """Return whether ``frame`` runs a function of gevent that patches."""
+    function = frame.f_code.co_name.lstrip("_")
+    return str(frame.f_globals.get("__name__")).startswith("gevent.") and function.startswith(
+        ("patch", "reinit")
+    )
 
 
 def _but(what, since):
@@ -98,8 +136,6 @@ def _set_up(frame):
         if name in _IMPORTERS and function == "_find_and_load":
             # Before and after the module's own code, too: who imports it now gets one that is not complete.
             return IMPORTS + str(frame.f_locals.get("name"))
-        if name.startswith("gevent.") and function.lstrip("_").startswith(("patch", "reinit")):
-            return "it is still patching"
         frame = frame.f_back
     return ""
 

@@ -7,6 +7,7 @@ import sys
 from . import (
     attributes,
     behind,
+    calling,
     frames,
     handlers,
     https_inspection,
@@ -51,7 +52,7 @@ def style(name, options):
         return _as_grequests(grequests, options)
     if name == "requests":
         _needed("gevent.monkey").patch_all()
-        return _as_requests(_needed("requests"), options)
+        return _as_module(_needed("requests"), options)[0]
     if name == "urllib3":
         _needed("gevent.monkey").patch_all()
         return _as_urllib3(_needed("urllib3").PoolManager, options)
@@ -68,46 +69,61 @@ def _needed(name):
         raise Unusable("%s cannot be imported in %s: %s" % (name, sys.executable, error))
 
 
-def _as_requests(requests, options, get=None, shown=None):
-    # type: (Any, Dict[str, Any], Any, Optional[Callable[[str], str]]) -> Fetch
-    """Return a fetch that calls what ``get`` gives, with what ``shown`` makes of the URL."""
-    verify = options["verify"]
+def _as_module(requests, options):
+    # type: (Any, Dict[str, Any]) -> Tuple[Fetch, str]
+    return _as_requests(lambda: requests, options), "requests.get"
+
+
+def _as_requests(give, options, shown=None):
+    # type: (Callable[[], Any], Dict[str, Any], Optional[Callable[[str], str]]) -> Fetch
+    """Return a fetch that calls what ``give`` gives, with what ``shown`` makes of the URL."""
+
+    def settled(way):
+        # type: (Any) -> Callable[..., Any]
+        def call(client, url, **keywords):
+            # type: (Any, str, **Any) -> Any
+            return like.settled(way(client, url, **keywords), options)
+
+        call.__name__ = way.__name__
+        return call
+
+    ways = [calling.get, calling.request] + ([calling.send] if "requests" in sys.modules else [])
+    call = calling.fitting([settled(each) for each in ways], _added(options))
 
     def fetch(url):
         # type: (str) -> None
-        keywords = {} if verify is None else {"verify": verify}
-        asked = shown(url) if shown is not None else url
-        call = get() if get is not None else requests.get
-        try:
-            response = call(asked, timeout=options["limit"], **keywords)
-        except TypeError:
-            trace = sys.exc_info()[2]
-            if trace is None or trace.tb_next is not None:
-                raise
-            del trace
-            response = call(asked)  # a method of the application's that takes less
         # A session may also return what is in the response.
-        status = getattr(like.settled(response, options), "status_code", 0)
+        status = getattr(call(give(), shown(url) if shown is not None else url), "status_code", 0)
         if isinstance(status, int) and status >= 400:
             raise others.BadRequest("HTTP status %d" % status)
 
     return fetch
 
 
+def _added(options):
+    # type: (Dict[str, Any]) -> Dict[str, Any]
+    """Return the arguments of requests that the probe adds of its own."""
+    verify = options["verify"]
+    return dict(timeout=options["limit"], **({} if verify is None else {"verify": verify}))
+
+
 def _as_grequests(grequests, options):
     # type: (Any, Dict[str, Any]) -> Fetch
-    verify = options["verify"]
+    def send(client, url, **keywords):
+        # type: (Any, str, **Any) -> Any
+        request = client.get(url, **keywords)
+        request.send()
+        if request.response is None:
+            raise request.exception
+        return request.response
+
+    call = calling.fitting([send], _added(options))
 
     def fetch(url):
         # type: (str) -> None
-        keywords = {} if verify is None else {"verify": verify}
-        request = grequests.get(url, timeout=options["limit"], **keywords)
-        request.send()
-        response = request.response
-        if response is None:
-            raise request.exception
-        if response.status_code >= 400:
-            raise others.BadRequest("HTTP status %d" % response.status_code)
+        status = call(grequests, url).status_code
+        if status >= 400:
+            raise others.BadRequest("HTTP status %d" % status)
 
     return fetch
 
@@ -126,12 +142,15 @@ def _as_urllib3(make, options):
 
 def _as_pool(give, options, shown=None):
     # type: (Callable[[], Any], Dict[str, Any], Optional[Callable[[str], str]]) -> Fetch
+    added = {"timeout": options["limit"], "retries": False}
+    call = calling.fitting([calling.request, calling.urlopen], added)
+
     def fetch(url):
         # type: (str) -> None
-        asked = shown(url) if shown is not None else url
-        response = give().request("GET", asked, timeout=options["limit"], retries=False)
-        if response.status >= 400:
-            raise others.BadRequest("HTTP status %d" % response.status)
+        # One of the application's may also return what is in the response.
+        status = getattr(call(give(), shown(url) if shown is not None else url), "status", 0)
+        if isinstance(status, int) and status >= 400:
+            raise others.BadRequest("HTTP status %d" % status)
 
     return fetch
 
@@ -150,11 +169,12 @@ def _with_context(context, options):
     # type: (Any, Dict[str, Any]) -> Fetch
     module = _needed("urllib2" if sys.version_info[0] == 2 else "urllib.request")
 
-    def fetch(url):
-        # type: (str) -> None
-        module.urlopen(url, timeout=options["limit"], context=context).read()
+    def urlopen(client, url, **keywords):
+        # type: (Any, str, **Any) -> Any
+        return client.urlopen(url, context=context, **keywords).read()
 
-    return fetch
+    call = calling.fitting([urlopen], {"timeout": options["limit"]})
+    return lambda url: call(module, url)
 
 
 def _as_downloader(options):
@@ -214,13 +234,26 @@ def application(target, options):
         wanted = _wanted(value)
         named = [name for name, by_name in wanted or () if by_name]
         if wanted is None or (len(wanted) == 1 and not named):
-            return value, target
+            return _of_client(value), target
         # No application of WSGI or ASGI is given a URL, or anything by name.
         is_fetch = named or any("url" in name.lower() for name, _ in wanted)
         if is_fetch or len(wanted) not in _OF_APPLICATIONS:
             takes = "%d arguments" % len(wanted) + (" (%s by name)" % ", ".join(named) if named else "")
             raise NoSuchTarget("%s takes %s; a fetch takes one, the URL" % (target, takes))
     return None, target
+
+
+def _of_client(value):
+    # type: (Any) -> Fetch
+    """Return the fetch ``value`` so that an error says whether it is a client's method that takes no URL
+    alone.
+    """
+    own = getattr(value, "__self__", None)
+    if not (like.is_client(own) or others.class_of(own)):
+        fetch = value  # type: Fetch
+        return fetch
+    call = calling.fitting([lambda client, url: value(url)], {})
+    return lambda url: call(own, url)
 
 
 def _is_of_objects(value, above):
@@ -296,7 +329,7 @@ def general(options):
             except ImportError:
                 continue
             if name == "requests":
-                return _as_requests(module, options), "requests.get"
+                return _as_module(module, options)
             return _as_urllib3(module.PoolManager, options), "urllib3.PoolManager"
         found = others.imported(options) if imported else None
         if found is not None:
@@ -678,10 +711,10 @@ def _of(seen, other, options):
 def _with(seen, other, options):
     # type: (like.Seen, Any, Dict[str, Any]) -> Optional[Tuple[Fetch, str]]
     if seen.session is not None and seen.plain:
-        return _as_requests(sys.modules["requests"], options), "requests.get"
+        return _as_module(sys.modules["requests"], options)
     if seen.session is not None:
-        get, shown = like.session(seen, options)
-        return _as_requests(None, options, get, shown), type(seen.session).__module__ + ".Session"
+        give, shown = like.session(seen, options)
+        return _as_requests(give, options, shown), type(seen.session).__module__ + ".Session"
     if seen.manager is not None:
         name = type(seen.manager).__module__ + ".PoolManager"
         return _as_pool(like.manager(seen, options), options), name

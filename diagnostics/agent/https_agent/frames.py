@@ -56,11 +56,14 @@ def _kind(frame):
     return "library" if place.startswith("<") else kind_of_file(place)
 
 
-def stack(frame):
-    # type: (Optional[FrameType]) -> List[Spot]
-    """Return the frames from ``frame`` outwards, innermost first, without import machinery and agent."""
+def stack(frame, end=None):
+    # type: (Optional[FrameType], Optional[FrameType]) -> List[Spot]
+    """Return the frames from ``frame`` outwards, innermost first, without import machinery and agent.
+
+    The last one is that within ``end``.
+    """
     spots = []  # type: List[Spot]
-    while frame is not None and len(spots) < _MAX_FRAMES:
+    while frame is not None and frame is not end and len(spots) < _MAX_FRAMES:
         code = frame.f_code
         if kind(code) not in ("import", "agent"):
             spots.append(_pth(frame) or places.spot(frame))

@@ -91,8 +91,7 @@ class Seen(object):
         if not frame.f_code.co_argcount:
             return
         own = frame.f_locals.get(frame.f_code.co_varnames[0])
-        names = [cls.__name__ for cls in type(own).__mro__] if own is not None else []
-        kind = next((each for each in _CLASSES if each in names), "")
+        kind = _kind(own)
         if not kind:
             return
         if own is self.session and _called(frame, own, kind):  # also by another name than the probe's
@@ -124,6 +123,18 @@ class Seen(object):
         if not self.url and isinstance(sent, str):
             self.url = sent
         self.asked = _asked(frame, self.url) or self.asked
+
+
+def is_client(own):
+    # type: (Any) -> bool
+    """Return whether ``own`` is, or may be, an object of which a client of a library's consists."""
+    return bool(_kind(own))
+
+
+def _kind(own):
+    # type: (Any) -> str
+    names = [cls.__name__ for cls in type(own).__mro__] if own is not None else []
+    return next((each for each in _CLASSES if each in names), "")
 
 
 def is_inside(frame, own, name):
@@ -242,7 +253,7 @@ def _asked(frame, url):
 
 def session(seen, options):
     # type: (Seen, Dict[str, Any]) -> Tuple[Callable[[], Any], Callable[[str], str]]
-    """Return what gives the ``get`` of a session like the application's, and what makes a URL its argument.
+    """Return what gives a session like the application's, and what makes a URL its argument.
 
     The adapter that serves the application's URL is mounted for the probe's. A session may put a base URL
     in front of what it is given: where the application gives it a path, the probe does.
@@ -272,18 +283,21 @@ def session(seen, options):
         paths.add(path.partition("?")[0])
         return path
 
-    give = in_turn(make, seen.many)
-    return lambda: give().get, shown
+    return in_turn(make, seen.many), shown
 
 
 def _sending_to(base, paths, own, changed):
     # type: (str, Set[str], Any, Dict[str, Any]) -> Any
     """Return an object like the session ``own``, which sends the requests of the probe to ``base``."""
 
-    def send(request, **options):
-        # type: (Any, **Any) -> Any
-        request.url = moved(request.url, base, paths)
-        return type(own).send(made, request, **options)
+    def send(*arguments, **options):
+        # type: (*Any, **Any) -> Any
+        # The program may give it by another name, and more with it by position.
+        for each in list(arguments) + list(options.values()):
+            if isinstance(getattr(each, "url", None), str):
+                each.url = moved(each.url, base, paths)
+                break
+        return type(own).send(made, *arguments, **options)
 
     made = substitute(own, dict(changed, send=send) if "send" not in vars(own) else changed)
     return made

@@ -3,7 +3,7 @@
 import re
 import sys
 
-from . import frames, places, sampler
+from . import calling, frames, places, sampler
 from .clocks import clock, cpu
 from .fetchers import Unusable
 from .openings import Opening
@@ -252,7 +252,7 @@ class Probe(object):
                 kinds[name] = kinds.get(name, 0) + 1
                 if len(errors) < _ERRORS:
                     told = {"class": name, "text": _text(error), "stack": _raised(error)}
-                    errors.append(dict(told, chain=_chain(error)))
+                    errors.append(dict(told, chain=_chain(error), called=not calling.is_of_call(error)))
             else:
                 done.append(clock() - began)
             finally:

@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 
-from . import frames, places
+from . import choice, frames, places
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,9 +30,14 @@ def stack(frame):
 
 def told(frame):
     # type: (Optional[FrameType]) -> Dict[str, Any]
-    """Return the fields of a report: the stack, what its places are shown with, how much is imported."""
+    """Return the fields of a report: the stack, what its places are shown with, how much is imported.
+
+    Where gevent patches meanwhile, they have the function of gevent that was called for it, where, and the
+    stack within that.
+    """
     return {
         "at": stack(frame),
+        "patching": _patching(frame),
         "modules": len(sys.modules),
         "facts": {
             "cwd": frames.absolute("."),
@@ -42,6 +47,16 @@ def told(frame):
             "library": os.path.dirname(os.path.abspath(os.__file__)),
         },
     }
+
+
+def _patching(frame):
+    # type: (Optional[FrameType]) -> Optional[Dict[str, Any]]
+    found = choice.patching(frame)
+    if found is None:
+        return None
+    at, call = found
+    within = frames.stack(at, call)[:30]
+    return {"function": call.f_code.co_name, "by": frames.caller(call.f_back), "stack": within}
 
 
 def dump_at_signal(folder):

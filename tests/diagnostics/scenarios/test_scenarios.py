@@ -20,6 +20,7 @@ HANG = {
     "import_that_waits",
     "lock_before_patching",
     "lock_put_back",
+    "patching_that_waits",
     "real_lock_of_grequests",
     "stuck_lookups",
 }
@@ -28,9 +29,17 @@ COVERED = {
     # client_for_each/thread and /context, client_of_one_host/adapter, holds_a_client/argument and /asleep,
     # holds_what_the_probe_needs/login, session_of_another_shape/answer,
     # context_for_several_connections/set once, handlers_of_botocore/none and /after-call,
-    # refuses_the_probe
+    # refuses_the_probe, calls_that_do_not_fit/strict, /pool, /signed and /computing
     "": {
         "adapters_of_an_idle_program/wide",
+        "calls_that_do_not_fit/manager",
+        "calls_that_do_not_fit/narrow",
+        "calls_that_do_not_fit/opener",
+        "calls_that_do_not_fit/plain",
+        "calls_that_do_not_fit/prepared",
+        "calls_that_do_not_fit/timeout",
+        "calls_that_do_not_fit/verify",
+        "calls_that_do_not_fit/wrapped",
         "client_for_each/manager",
         "client_for_each/pool",
         "client_for_each/prefixes",

@@ -8,6 +8,8 @@ from known.mutant import Mutant
 
 __all__ = ["KNOWN"]
 
+CALLS = "tests/diagnostics/test_calls.py::"
+CALLING = "tests/unit/test_diagnostics_calling.py::"
 CLOCKS = "tests/diagnostics/test_clocks.py::"
 VERDICT = "tests/unit/test_diagnostics_verdict.py::"
 OPENED = "tests/unit/test_diagnostics_opened.py::"
@@ -182,7 +184,7 @@ KNOWN = (
         "gunicorn's arbiter is one before it has started a worker",
         "of a preloaded application that waits for ever no line is told, after 97 s",
         "obstacle",
-        "OVERSEES if getattr(_overseer[1], _overseer[2], 0) else _but(WORKERLESS, _set_up(frame))",
+        "_but(WORKERLESS, sets_up)",
         "OVERSEES",
         (f"{STUCK}test_server_that_starts_no_worker[preloads]",),
         seconds=110,
@@ -575,6 +577,83 @@ KNOWN = (
             f"{SCENARIO}[session_of_another_shape/answer]",
             f"{LIKE}test_error_that_the_probe_provokes_is_no_verdict",
         ),
+    ),
+    Mutant(
+        "what the probe adds to a call has to fit",
+        "HTTPS is said not to work in a program whose session sets the timeout itself",
+        "fitting.call",
+        "refused is None and not (keywords and _is_of_program(error))",
+        "True",
+        (
+            f"{SCENARIO}[calls_that_do_not_fit/pool]",
+            f"{CALLS}test_session_that_takes_no_timeout[patient]",
+            f"{CALLING}test_what_does_not_fit_is_left_out[Patient-1-ca.pem]",
+        ),
+    ),
+    Mutant(
+        "an error of the program for what the probe has added is one of HTTPS",
+        "there is no verdict of a program whose session refuses a timeout",
+        "fitting.call",
+        "keywords and _is_of_program(error)",
+        "False",
+        (f"{SCENARIO}[calls_that_do_not_fit/strict]",),
+    ),
+    Mutant(
+        "a method of the program is passed by where it does not fit",
+        "a program with a lock in its request() is called concurrent: the probe has sent without it",
+        "fitting.call",
+        "_is_of_library(client, ways[number].__name__)",
+        "True",
+        (
+            f"{SCENARIO}[calls_that_do_not_fit/signed]",
+            f"{CALLING}test_method_of_the_program_is_not_passed_by",
+        ),
+    ),
+    Mutant(
+        "a copy of a session takes what it sends by position alone",
+        "a program whose session sends in its own way is sent to itself, in place of the probe's server",
+        "_sending_to.send",
+        "list(arguments) + list(options.values())",
+        "list(arguments)",
+        (f"{LIKE}test_session_that_sends_with_arguments_of_its_own[/by-name]",),
+    ),
+    Mutant(
+        "a call of the probe that does not fit is a verdict",
+        "HTTPS is said not to work where a client's method does not take the URL alone",
+        "_of_the_call",
+        'not any((each.get("called", True) for each in case.errors))',
+        "False",
+        (
+            f"{CALLS}test_method_that_takes_no_url_alone",
+            f"{LIKE}test_error_of_how_the_probe_calls_is_no_verdict_whatever_the_url",
+        ),
+    ),
+    Mutant(
+        "a process is probed while gevent patches it",
+        "a program whose patch_all() never returns is said to have patched nothing",
+        "obstacle",
+        "patching(frame) is not None",
+        "False",
+        (
+            "tests/unit/test_diagnostics_choice.py::"
+            "test_patching_is_an_obstacle_whatever_is_imported_meanwhile",
+        ),
+    ),
+    Mutant(
+        "a call that patches is looked for outside of other code alone",
+        "a process that imports while gevent patches it is probed",
+        "patching",
+        "_patches(outer)",
+        "_patches(outer) and outer is at",
+        (f"{STUCK}test_patching_that_never_returns[command]",),
+    ),
+    Mutant(
+        "it is not said that an import waits in patch_all()",
+        "a module that patches too late is only said not to end",
+        "SetUp._look",
+        "patching(report or {})",
+        "''",
+        (f"{STUCK}test_patching_that_never_returns[app]",),
     ),
     Mutant(
         "the probe's server has no key for RSA",
