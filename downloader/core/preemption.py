@@ -23,7 +23,7 @@ from typing import NamedTuple, Protocol
 
 from downloader.core.host import Host
 
-__all__ = ["GROWTH", "WORTH", "Held", "Preemption", "Unproven"]
+__all__ = ["GROWTH", "WORTH", "Held", "Preemption", "Untaken"]
 
 GROWTH = 4
 """By what factor the allotment of a request grows each time that it is demoted."""
@@ -68,8 +68,8 @@ class Held(NamedTuple):
     blocks: bool = False
 
 
-class Unproven(NamedTuple):
-    """A request, waiting ``since`` then, whose connection to ``peer`` has brought nothing yet.
+class Untaken(NamedTuple):
+    """A request, waiting ``since`` then, that the system of ``peer`` has not acknowledged.
 
     ``key``: what carries it.
     """
@@ -165,20 +165,19 @@ class Preemption:
         self._end(chosen)
         return chosen
 
-    def stranded(self, unproven: Iterable[Unproven], idle: Mapping[Hashable, int]) -> list[Unproven]:
-        """Return which of ``unproven`` are to be sent again; ``idle``: number of idle connections by peer.
+    def stranded(self, untaken: Iterable[Untaken], idle: Mapping[Hashable, int]) -> list[Untaken]:
+        """Return which of ``untaken`` are to be sent again; ``idle``: number of idle connections by peer.
 
-        They go to an idle connection, or to a new one where nothing else waits for the host and it has
-        answered others since. A server may accept connections that it does not serve, or not before others
-        are closed. Where the queue of its listening socket is full (that of Python's ``http.server`` has 5
-        places), the kernel lets clients wait for half a minute, after it has told them that they are
-        connected.
+        They go to an idle connection, or to a new one where the host has answered others since. Where the
+        queue of a listening socket is full (that of Python's ``http.server`` has 5 places), Linux lets
+        clients wait for half a minute, after it has told them that they are connected. A server that has
+        got a request is waited for, however long it takes: the request may be worth it, or valid once.
         """
         if self._held_up:
             return []
         left = dict(idle)
         chosen = []
-        for each in sorted(unproven, key=lambda each: each.since):
+        for each in sorted(untaken, key=lambda each: each.since):
             job, host = each.job, each.job.host
             usual = max(self._usual, self._slowest(host.key)) * _TIMES_USUAL
             if self._now - each.since < max(_SHORTEST, usual) * GROWTH**job.stranded:
@@ -186,7 +185,7 @@ class Preemption:
             if left.get(each.peer, 0) > 0:
                 left[each.peer] -= 1
                 chosen.append(each)
-            elif host.answered > each.since and not host.queue:
+            elif host.answered > each.since:
                 chosen.append(each)
         return chosen
 

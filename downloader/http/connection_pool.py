@@ -18,11 +18,14 @@ from downloader.process import patching
 patching.require()
 
 import errno
+import fcntl
 import http.client
 import queue
 import select
 import socket
 import ssl
+import sys
+import termios
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from functools import cached_property
@@ -58,11 +61,13 @@ __all__ = [
     "IdleConnection",
     "Slots",
     "UrllibConnection",
+    "is_unacknowledged",
     "pool_classes",
     "system_poll",
 ]
 
 _POLL = get_original("select", "poll")
+_UNACKNOWLEDGED = termios.TIOCOUTQ if sys.platform == "linux" else None  # SIOCOUTQ of tcp(7)
 
 SLOW_TO_OPEN = 0.25
 """Seconds after which a request that waits for its connection gives its slot away, at least."""
@@ -151,15 +156,26 @@ class UrllibConnection(Protocol):
         """Write a request."""
 
 
+class _Opened(Protocol):
+    """A connection of urllib3's, as the budget asks it."""
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Return the host and the port that it is connected to, or to be."""
+
+    @property
+    def is_untaken(self) -> bool:
+        """Return whether nothing shows that the server's system has taken it, and what was sent on it."""
+
+
 class _Opening:
-    """A connection to ``key`` that ``greenlet`` has been opening ``since`` then, for a request."""
+    """A connection that ``greenlet`` has been opening since ``since``, in the slot of a request."""
 
-    __slots__ = ("greenlet", "host", "key", "parked", "since")
+    __slots__ = ("greenlet", "host", "parked", "since")
 
-    def __init__(self, greenlet: gevent.Greenlet, host: Host, key: tuple[str, int], since: float) -> None:
+    def __init__(self, greenlet: gevent.Greenlet, host: Host, since: float) -> None:
         self.greenlet = greenlet
         self.host = host
-        self.key = key
         self.since = since
         self.parked = False
 
@@ -183,9 +199,9 @@ class ConnectionBudget:
         self.waiting_for: dict[gevent.Greenlet, Host] = {}
         self.opened: Callable[[Host], None] | None = None
         self._slots: Slots | None = None
-        self._opening: dict[object, _Opening] = {}
+        self._opening: dict[_Opened, _Opening] = {}
         # Since when greenlets wait for the first response of a connection of urllib3's, and whose.
-        self.first_requests: dict[gevent.Greenlet, tuple[float, tuple[str, int]]] = {}
+        self.first_requests: dict[gevent.Greenlet, tuple[float, _Opened]] = {}
         self._usual = 0.0  # seconds that connections took to open, where no slot was given away
 
     def use_slots(self, slots: Slots) -> None:
@@ -197,14 +213,14 @@ class ConnectionBudget:
         """Return the maximum number of open connections."""
         return self._slots.most if self._slots is not None else self._connections
 
-    def begin_opening(self, connection: object, key: tuple[str, int]) -> None:
-        """Record that ``connection`` is being opened to ``key`` by the current greenlet."""
+    def begin_opening(self, connection: _Opened) -> None:
+        """Record that ``connection`` is being opened by the current greenlet."""
         greenlet = gevent.getcurrent()
         host = self.waiting_for.get(greenlet)
         if host is not None:
-            self._opening[connection] = _Opening(greenlet, host, key, monotonic())
+            self._opening[connection] = _Opening(greenlet, host, monotonic())
 
-    def end_opening(self, connection: object) -> None:
+    def end_opening(self, connection: _Opened) -> None:
         """Record that ``connection`` is open, or could not be opened."""
         opening = self._opening.pop(connection, None)
         if opening is None or self._slots is None:
@@ -226,12 +242,14 @@ class ConnectionBudget:
         """Return since when each greenlet has been opening a connection, and whether without a slot."""
         return {each.greenlet: (each.since, each.parked) for each in self._opening.values()}
 
-    def unproven(self) -> Iterator[tuple[gevent.Greenlet, float, tuple[str, int]]]:
-        """Yield the greenlets whose connection has brought nothing yet, since when, and to whom it is."""
-        for each in self._opening.values():
-            yield each.greenlet, each.since, each.key
-        for greenlet, (since, key) in self.first_requests.items():
-            yield greenlet, since, key
+    def untaken(self) -> Iterator[tuple[gevent.Greenlet, float, tuple[str, int]]]:
+        """Yield the greenlets whose connection the server has not taken, since when, and to whom it is."""
+        for connection, opening in self._opening.items():
+            if connection.is_untaken:
+                yield opening.greenlet, opening.since, connection.key
+        for greenlet, (since, connection) in self.first_requests.items():
+            if connection.is_untaken:
+                yield greenlet, since, connection.key
 
     def count_idle(self) -> Counter[Hashable]:
         """Return how many idle connections there are by host and port, but those that refuse."""
@@ -329,6 +347,7 @@ class _CountedConnection:
     key = ("", 0)  # host and port, once it is connected
     good = False  # whether a request through it has succeeded, or failed for a reason of the file's
     address = ""  # of its host that it is connected to
+    _connecting = False  # to an address, which has not answered yet
     _failed: Collection[str] = ()  # addresses at which TLS has failed while it was opened
     response_class: Any = StrictResponse
 
@@ -382,7 +401,7 @@ class _CountedConnection:
         self.served, self.good, self.opened = 0, False, monotonic()
         self.refusals = None
         self.address = ""
-        self.budget.begin_opening(self, key)
+        self.budget.begin_opening(self)
         try:
             super().connect()  # type: ignore[misc]
         except TimeoutError as error:
@@ -441,6 +460,7 @@ class _CountedConnection:
         host, resolver = self._dns_host, self.budget.resolver
         try:
             addresses = self._untried(resolver.addresses(host))
+            self._connecting = True
             try:
                 sock, self.address = connect(addresses, self.port, self.timeout)
             except TimeoutError:
@@ -465,6 +485,13 @@ class _CountedConnection:
         except OSError as error:
             resolver.forget(host)
             raise NewConnectionError(self, str(error)) from error  # type: ignore[arg-type]
+        finally:
+            self._connecting = False
+
+    @property
+    def is_untaken(self) -> bool:
+        """Return whether nothing shows that the server's system has taken it, and what was sent on it."""
+        return self._connecting or (self.sock is not None and is_unacknowledged(self.sock))
 
     def close(self) -> None:
         try:
@@ -566,7 +593,7 @@ class _IdleTrackingPool:
         """Make the request for ``target``, which is ``url`` as urllib3 has not normalized it."""
         greenlet = gevent.getcurrent()
         if not conn.served:
-            self.budget.first_requests[greenlet] = monotonic(), conn.key
+            self.budget.first_requests[greenlet] = monotonic(), conn
         try:
             response = super()._make_request(  # type: ignore[misc]
                 conn, method, target or url, *args, **kwargs
@@ -614,6 +641,19 @@ def system_poll(sock: Any) -> Any:
     poll = _POLL()
     poll.register(sock, select.POLLIN)
     return poll
+
+
+def is_unacknowledged(sock: Any) -> bool:
+    """Return whether something was sent that the peer's system has not acknowledged; False if not known.
+
+    The systems of servers acknowledge it within a round trip, however long the servers take.
+    """
+    if _UNACKNOWLEDGED is None:
+        return False
+    try:
+        return fcntl.ioctl(sock.fileno(), _UNACKNOWLEDGED, bytes(4)) != bytes(4)
+    except (OSError, ValueError):  # it was closed
+        return False
 
 
 def _refusal(response: Any) -> FetchError | None:

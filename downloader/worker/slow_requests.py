@@ -9,7 +9,7 @@ from time import monotonic
 import gevent
 
 from downloader.core.host import Host
-from downloader.core.preemption import Held, Preemption, Unproven
+from downloader.core.preemption import Held, Preemption, Untaken
 from downloader.core.scheduler import Scheduler
 from downloader.http.exceptions import Preempted, Stranded
 from downloader.http.pipelined.client import PipelinedClient
@@ -125,7 +125,7 @@ class SlowRequests:
 
     def _send_again(self, now: float) -> None:
         """Send the stranded requests again, and fewer at a time to their hosts from now on."""
-        found = self._preemption.stranded(self._unproven(), self._pipelined.budget.count_idle())
+        found = self._preemption.stranded(self._untaken(), self._pipelined.budget.count_idle())
         hosts = {each.job.host.key: each.job.host for each in found}
         for key, count in Counter(each.job.host.key for each in found).items():
             host = hosts[key]
@@ -138,15 +138,15 @@ class SlowRequests:
             elif isinstance(each.key, PipelinedConnection):
                 each.key.requeue_outstanding()
 
-    def _unproven(self) -> Iterator[Unproven]:
+    def _untaken(self) -> Iterator[Untaken]:
         for connection in self._pipelined.awaiting:
             first = connection.parser.outstanding[0]
-            if first is not None and not (first.solo or connection.served or connection.parser.progress):
-                yield Unproven(connection, first, connection.since, connection.key)
-        for greenlet, since, peer in self._pipelined.budget.unproven():
+            if first is not None and not (first.solo or connection.served) and connection.is_untaken:
+                yield Untaken(connection, first, connection.since, connection.key)
+        for greenlet, since, peer in self._pipelined.budget.untaken():
             task = self._fetching.get(greenlet) or self._pipelined.waiting.get(greenlet)
             if task is not None and not (task.solo or greenlet in self._waiting):
-                yield Unproven(greenlet, task, since, peer)
+                yield Untaken(greenlet, task, since, peer)
 
     def _preempt(self, held: Held) -> None:
         key = held.key

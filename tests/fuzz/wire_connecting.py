@@ -14,6 +14,7 @@ from downloader.core.scheduler import Scheduler
 from downloader.http import connection_pool
 from downloader.http.connecting import alternate, connect
 from downloader.http.dns import Resolver
+from downloader.process.private_parts import unopened_connection
 
 VOID, REFUSED, OPEN = "127.0.0.9", "127.0.0.10", "127.0.0.11"
 
@@ -73,11 +74,13 @@ def test_requests_keep_their_slots_while_all_connections_are_slow_to_open(
     budget = connection_pool.ConnectionBudget(2, Resolver(lambda: NotImplemented, 1.0))
     budget.use_slots(schedule)
     budget.waiting_for[gevent.getcurrent()] = schedule.host("a")
-    budget.begin_opening("first", ("a", 80))
+    pool = connection_pool.pool_classes(budget)["http"]("a")
+    first, second = unopened_connection(pool), unopened_connection(pool)
+    budget.begin_opening(first)
     assert budget.park_slow() == 1
-    budget.end_opening("first")
+    budget.end_opening(first)
     budget._usual = 60.0
-    budget.begin_opening("second", ("a", 80))
+    budget.begin_opening(second)
     assert budget.park_slow() == 0
-    budget.end_opening("second")
+    budget.end_opening(second)
     assert budget._usual < 60.0

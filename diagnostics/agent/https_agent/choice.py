@@ -61,7 +61,7 @@ def in_greenlet():
 def obstacle(frame):
     # type: (Optional[FrameType]) -> str
     """Return why this process, interrupted in ``frame``, must not be probed now; "" if it may be."""
-    if oversees() and getattr(_overseer[1], _overseer[2], 0):
+    if oversees() and getattr(_overseer[1], _overseer[2], False):
         return OVERSEES
     # Patching comes first, whatever is imported meanwhile.
     sets_up = PATCHES if patching(frame) is not None else _set_up(_of_main(frame))

@@ -741,6 +741,11 @@ class PipelinedConnection:
         return self._refusals.count > 0
 
     @property
+    def is_untaken(self) -> bool:
+        """Return whether the server's system has not acknowledged what was sent."""
+        return self._transport.is_untaken
+
+    @property
     def is_doubtful(self) -> bool:
         """See ``RefusalRun``."""
         return self._refusals.is_doubtful(self.served)

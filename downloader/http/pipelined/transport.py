@@ -20,7 +20,7 @@ from typing import Any
 
 import gevent
 
-from downloader.http.connection_pool import UrllibConnection, system_poll
+from downloader.http.connection_pool import UrllibConnection, is_unacknowledged, system_poll
 from downloader.process.private_parts import raw_socket, tls_object
 
 __all__ = ["ACKNOWLEDGED_AT_ONCE", "BUFFER", "SHORTEST_REST", "Blocked", "Transport"]
@@ -128,6 +128,11 @@ class Transport:
         except OSError as error:
             self._end = error  # raised by the next call, after the data that arrived before it
         return filled
+
+    @property
+    def is_untaken(self) -> bool:
+        """Return whether the server's system has not acknowledged what was sent."""
+        return is_unacknowledged(self._raw)
 
     def pending(self) -> bool:
         """Return whether there is more to receive that the TLS layer has read from the socket already."""
