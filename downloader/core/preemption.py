@@ -23,12 +23,14 @@ from typing import NamedTuple, Protocol
 
 from downloader.core.host import Host
 
-__all__ = ["GROWTH", "WORTH", "Held", "Preemption", "Untaken"]
+__all__ = ["GROWTH", "SOONEST", "WORTH", "Held", "Preemption", "Untaken"]
 
 GROWTH = 4
 """By what factor the allotment of a request grows each time that it is demoted."""
 WORTH = 4 << 10
 """Bytes that are worth a slot for as long as the allotment lasts."""
+SOONEST = 0.5
+"""Seconds after which a request may be sent again that its server has not taken."""
 _SHARE = 2  # one in so many slots may be held by slow requests while others wait
 _SHORTEST, _SILENT, _LONGEST = 0.5, 2.0, 60.0  # seconds of an allotment; the second while nothing ends
 _TIMES_USUAL = 4
@@ -180,7 +182,7 @@ class Preemption:
         for each in sorted(untaken, key=lambda each: each.since):
             job, host = each.job, each.job.host
             usual = max(self._usual, self._slowest(host.key)) * _TIMES_USUAL
-            if self._now - each.since < max(_SHORTEST, usual) * GROWTH**job.stranded:
+            if self._now - each.since < max(SOONEST, usual) * GROWTH**job.stranded:
                 continue
             if left.get(each.peer, 0) > 0:
                 left[each.peer] -= 1

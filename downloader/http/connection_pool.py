@@ -242,13 +242,18 @@ class ConnectionBudget:
         """Return since when each greenlet has been opening a connection, and whether without a slot."""
         return {each.greenlet: (each.since, each.parked) for each in self._opening.values()}
 
-    def untaken(self) -> Iterator[tuple[gevent.Greenlet, float, tuple[str, int]]]:
-        """Yield the greenlets whose connection the server has not taken, since when, and to whom it is."""
+    def untaken(self, before: float) -> Iterator[tuple[gevent.Greenlet, float, tuple[str, int]]]:
+        """Yield the greenlets whose connection the server has not taken, since when, and to whom it is.
+
+        Only those that have waited since ``before``, or longer.
+        """
         for connection, opening in self._opening.items():
+            if opening.since > before:
+                break  # they are in the order in which they began
             if connection.is_untaken:
                 yield opening.greenlet, opening.since, connection.key
         for greenlet, (since, connection) in self.first_requests.items():
-            if connection.is_untaken:
+            if since <= before and connection.is_untaken:
                 yield greenlet, since, connection.key
 
     def count_idle(self) -> Counter[Hashable]:

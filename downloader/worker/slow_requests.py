@@ -9,7 +9,7 @@ from time import monotonic
 import gevent
 
 from downloader.core.host import Host
-from downloader.core.preemption import Held, Preemption, Untaken
+from downloader.core.preemption import SOONEST, Held, Preemption, Untaken
 from downloader.core.scheduler import Scheduler
 from downloader.http.exceptions import Preempted, Stranded
 from downloader.http.pipelined.client import PipelinedClient
@@ -125,7 +125,9 @@ class SlowRequests:
 
     def _send_again(self, now: float) -> None:
         """Send the stranded requests again, and fewer at a time to their hosts from now on."""
-        found = self._preemption.stranded(self._untaken(), self._pipelined.budget.count_idle())
+        if not (untaken := list(self._untaken(now - SOONEST))):
+            return
+        found = self._preemption.stranded(untaken, self._pipelined.budget.count_idle())
         hosts = {each.job.host.key: each.job.host for each in found}
         for key, count in Counter(each.job.host.key for each in found).items():
             host = hosts[key]
@@ -138,12 +140,15 @@ class SlowRequests:
             elif isinstance(each.key, PipelinedConnection):
                 each.key.requeue_outstanding()
 
-    def _untaken(self) -> Iterator[Untaken]:
+    def _untaken(self, before: float) -> Iterator[Untaken]:
+        """Yield the requests that their servers have not taken, and that wait since ``before`` or longer."""
         for connection in self._pipelined.awaiting:
             first = connection.parser.outstanding[0]
-            if first is not None and not (first.solo or connection.served) and connection.is_untaken:
+            if first is None or first.solo or connection.served or connection.since > before:
+                continue
+            if connection.is_untaken:
                 yield Untaken(connection, first, connection.since, connection.key)
-        for greenlet, since, peer in self._pipelined.budget.untaken():
+        for greenlet, since, peer in self._pipelined.budget.untaken(before):
             task = self._fetching.get(greenlet) or self._pipelined.waiting.get(greenlet)
             if task is not None and not (task.solo or greenlet in self._waiting):
                 yield Untaken(greenlet, task, since, peer)
