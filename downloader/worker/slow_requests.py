@@ -141,7 +141,7 @@ class SlowRequests:
                 each.key.requeue_outstanding()
 
     def _untaken(self, before: float) -> Iterator[Untaken]:
-        """Yield the requests that their servers have not taken, and that wait since ``before`` or longer."""
+        """Yield the requests that their servers have not taken, and that wait since ``before`` or more."""
         for connection in self._pipelined.awaiting:
             first = connection.parser.outstanding[0]
             if first is None or first.solo or connection.served or connection.since > before:
