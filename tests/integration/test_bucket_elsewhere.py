@@ -24,6 +24,8 @@ from shard_parts import Shards, examples
 
 from downloader.core.bucket_access import BucketAccess
 from downloader.errors import DestinationError
+from downloader.sinks.shards.published_there import check_published
+from downloader.sinks.shards.staging import OtherFile, StagedShard
 from downloader.sinks.shards.staging_bucket import StagingBucket
 
 obstore = pytest.importorskip("obstore")
@@ -178,6 +180,27 @@ def test_killed_job_at_another_store(
         assert stores.other.objects("killed") == {}
         assert run_downloader(*stored.argv(stores.ours.url)).returncode == 0
         assert {"00000.tar", "00001.tar", "00002.tar"} <= set(stores.ours.objects("killed"))
+
+
+def test_records_that_cannot_be_read(stores: Stores, run_downloader: Run, tmp_path: Path) -> None:
+    """The place is looked at all the same, and what cannot be read is no reason to go on there."""
+    with job(tmp_path, "records") as stored:
+        assert run_downloader(*stored.argv(stores.ours.url)).returncode == 0
+        for record in (stored.journal / ".downloader" / "published").iterdir():
+            record.unlink()
+            record.symlink_to("/nowhere")
+        url = stores.other.url
+        for command in (stored.verify(url), stored.argv(url)):
+            refused(run_downloader(*command, "-q"), stored.prefix, url, "none of the 3 shards")
+        assert run_downloader(*stored.argv(stores.ours.url)).returncode == 0
+
+
+def test_no_room_for_a_temporary_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A place that could not be looked at is not taken for the right one."""
+    monkeypatch.setattr("tempfile.tempdir", "/nowhere")
+    shard = StagedShard(0, [], [OtherFile("00000_stats.json")])
+    with pytest.raises(DestinationError, match=r"^no temporary directory can be made \(No such file"):
+        check_published("s3://shards/x", BucketAccess(), [0], lambda number: (shard, ""))
 
 
 def test_another_dataset_at_the_other_store(stores: Stores, run_downloader: Run, tmp_path: Path) -> None:

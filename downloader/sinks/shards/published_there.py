@@ -35,8 +35,16 @@ def check_published(
     last = len(shards) - 1
     some = sorted({last * step // (_LOOKED_AT - 1) for step in range(_LOOKED_AT)})
     files = [file for at in some for file in _two_files(*published(shards[at]))]
-    with tempfile.TemporaryDirectory(prefix="downloader-") as home:
-        found, other = StagingBucket(root, home, access).look(files)
+    try:
+        with tempfile.TemporaryDirectory(prefix="downloader-") as home:
+            found, other = StagingBucket(root, home, access).look(files)
+    except DestinationError:
+        raise
+    except OSError as error:
+        raise DestinationError(
+            f"no temporary directory can be made ({error.strerror}), which the look at {root} needs; set "
+            "TMPDIR to where one can, and run the same command again"
+        ) from error
     if found:
         return
     endpoint = endpoint_of(access.endpoint_url)

@@ -274,7 +274,11 @@ class ShardKind:
         options = msgspec.json.decode(identity, type=ShardOptions)
 
         def published(shard: int) -> tuple[StagedShard, str]:
-            if (record := sound_record(home, shard)) is not None:
+            try:
+                record = sound_record(home, shard)
+            except OSError:
+                record = None  # who needs it says why; a bucket can be told without
+            if record is not None:
                 return StagedShard(shard, record.files, record.others), ""
             first = FileStats(file_name(shard, 0, self.name, options.compression), "", 0, 0)
             return StagedShard(shard, [first], [OtherFile(stats_name(shard))]), ""
