@@ -21,7 +21,16 @@ from downloader.core.redact import redact_url
 from downloader.errors import ConfigError, DownloaderError
 from downloader.files.memory_file import as_file
 
-__all__ = ["NODE", "BucketError", "is_denied", "lacks_conditions", "open_bucket", "refused", "translated"]
+__all__ = [
+    "NODE",
+    "BucketError",
+    "endpoint_of",
+    "is_denied",
+    "lacks_conditions",
+    "open_bucket",
+    "refused",
+    "translated",
+]
 
 NODE: Final = "DOWNLOADER_NODE"
 """In the environment of the processes of a slice: the name of the node, for messages."""
@@ -82,7 +91,7 @@ def open_bucket(root: str, access: BucketAccess) -> Any:
     name, prefix = bucket_and_prefix(root)
     if problem := prefix_problem(root):
         raise ConfigError(f"{shown(root)}: {problem}")
-    endpoint = _endpoint(access.endpoint_url)
+    endpoint = endpoint_of(access.endpoint_url)
     given = {"--region": access.region} | {name: os.environ.get(name, "") for name in _FIELDS}
     for option, value in given.items():
         if _has_control(value):
@@ -93,7 +102,7 @@ def open_bucket(root: str, access: BucketAccess) -> Any:
         return _open(name, prefix, endpoint, access)
 
 
-def _endpoint(given: str) -> str:
+def endpoint_of(given: str) -> str:
     """Return the address of the store, "" for that of AWS. Raises ConfigError."""
     for name in _ENDPOINTS:
         if os.environ.get(name) == "":

@@ -35,6 +35,7 @@ __all__ = [
     "WRITTEN",
     "BatchContent",
     "BatchWriter",
+    "ChecksPublished",
     "Claims",
     "Compares",
     "Comparison",
@@ -363,6 +364,19 @@ class ChecksPlace(Protocol):
 
     def check_place(self, config: Config) -> None:
         """Raise ConfigError then, DestinationError if it is down. Else the first shard would find that."""
+
+
+@runtime_checkable
+class ChecksPublished(Protocol):
+    """What a ``SinkKind`` may have as well, if DEST may be a bucket: another one may have its name."""
+
+    def check_published(
+        self, root: str, identity: str, home: Directory, access: BucketAccess, shards: Sequence[int]
+    ) -> None:
+        """Raise DestinationError if the bucket ``root`` has none of ``shards``, or cannot be read.
+
+        These were published, and are in order; ``home``: of the tool's own files.
+        """
 
 
 @runtime_checkable

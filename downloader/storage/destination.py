@@ -49,7 +49,7 @@ from downloader.storage.name_owners import settle_contested
 from downloader.storage.name_probes import folds_names, remove_probe
 from downloader.storage.places import began_at, clock_of, is_apart, leads_to, shown_output
 from downloader.storage.reserved_names import Reserved, check_reserved, reserved_names
-from downloader.storage.stored_there import check_stored
+from downloader.storage.stored_there import check_bucket, check_stored
 
 __all__ = ["Destination"]
 
@@ -86,8 +86,9 @@ class Destination:
                 self.home = opened.enter_context(make_home("-o", config.local_output))
             self.lock_fd = lock(self.home)
             opened.callback(os.close, self.lock_fd)
-            if self._apart:
+            if self._apart or config.is_bucket:
                 self._check_mounted()
+            if self._apart:
                 self._made = make_directory("-o", output)
             try:
                 self._open(opened)
@@ -177,7 +178,7 @@ class Destination:
             self._check_begin()
 
     def _check_mounted(self) -> None:
-        """Raise DestinationError where the files of the job are not there; see ``check_stored``.
+        """Raise DestinationError where the files of the job are not there; see ``stored_there``.
 
         This is before anything is made in DEST: its time would change.
         """
@@ -188,7 +189,10 @@ class Destination:
             with contextlib.closing(Journal(self.home, read_only=True)) as journal:
                 job = journal.job()
                 # Another DEST is refused later.
-                if job is not None and (
+                if job is not None and config.is_bucket:
+                    if leads_to(job.output, config.output):
+                        check_bucket(config.output, config.bucket_access, job, self.home, journal)
+                elif job is not None and (
                     os.path.lexists(config.local_output) or job.output == shown_output(config)
                 ):
                     check_stored(config.local_output, job, self.home, journal)

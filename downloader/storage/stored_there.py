@@ -6,17 +6,18 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from downloader.core import item_states
+from downloader.core.bucket_access import BucketAccess
 from downloader.core.name_list import decode_names
 from downloader.errors import UNDECODABLE
 from downloader.files.directory import Directory, Entry
 from downloader.sinks.registry import sink_kind, verifier
-from downloader.sinks.sink import Written
+from downloader.sinks.sink import ChecksPublished, Written
 from downloader.storage.journal import JobSpec, Journal
 from downloader.storage.ledger import read_merged
 from downloader.storage.left_ledgers import left_ledgers
 from downloader.storage.places import check_mounted
 
-__all__ = ["check_stored", "merged"]
+__all__ = ["check_bucket", "check_stored", "merged"]
 
 
 def check_stored(output: str, job: JobSpec, home: Directory, journal: Journal) -> None:
@@ -32,6 +33,22 @@ def check_stored(output: str, job: JobSpec, home: Directory, journal: Journal) -
     # Items that were skipped as duplicates count as stored, and have no file.
     if stored and next(_stored(journal, left), None) is not None:
         check_mounted(output, job.began_ns, stored, lambda: _has_all(output, job, journal, left))
+
+
+def check_bucket(
+    output: str, access: BucketAccess, job: JobSpec, home: Directory, journal: Journal
+) -> None:
+    """Raise DestinationError where the bucket ``output`` has none of the shards that ``job`` has published.
+
+    See ``ChecksPublished``. Those that were found damaged need not be there.
+    """
+    kind = sink_kind(job.store)
+    if not (isinstance(kind, ChecksPublished) and journal.shards.any()):
+        return
+    try:
+        kind.check_published(output, job.layout, home, access, journal.shards.finished())
+    except UNDECODABLE as error:
+        raise journal.damaged(error) from error
 
 
 def merged(paths: Iterable[Entry]) -> dict[int, bytes]:

@@ -38,7 +38,7 @@ from downloader.storage.lock import is_locked, lock
 from downloader.storage.name_key import check_key, key_path, read_key
 from downloader.storage.name_owners import CHUNK, damaged_at, is_left, settle_damaged
 from downloader.storage.places import leads_to, moved
-from downloader.storage.stored_there import check_stored, merged
+from downloader.storage.stored_there import check_bucket, check_stored, merged
 
 __all__ = ["HeldRoot", "Status", "Verified", "remarks", "status", "verify"]
 
@@ -246,7 +246,9 @@ def _verify_with(place: _Place, root: str, home: Directory, quiet: bool, *, read
             raise ConfigError(f"{root} has the journal of {job.output}, not of {output}; give that{remedy}")
         check_key(key_path(home), read_key(home), job.key, lambda: has_keyed(home) or journal.has_keyed())
         with contextlib.closing(HeldRoot(output)) as held:
-            if job.output and not is_bucket(output):
+            if is_bucket(output):
+                check_bucket(output, place.access, job, home, journal)
+            elif job.output:
                 check_stored(output, job, home, journal)
             if not read_only:
                 try:

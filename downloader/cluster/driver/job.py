@@ -22,7 +22,7 @@ from downloader.cluster.driver.manifest import write_cluster_manifest
 from downloader.cluster.driver.plan_home import PlanHome, forget_all, plan_home
 from downloader.cluster.driver.slicer_process import SlicerProcess
 from downloader.cluster.driver.status import write_running
-from downloader.cluster.driver.stored_there import has_all
+from downloader.cluster.driver.stored_there import check_bucket, has_all
 from downloader.cluster.node.task import AttemptResult, PlanAt, SliceTask
 from downloader.cluster.plan import configs
 from downloader.cluster.plan.plan import Plan, SliceRecord, digest_of
@@ -79,6 +79,8 @@ def run_cluster(config: Config) -> Finished:
                 config.output, found.began_ns, stored, lambda: has_all(home.directory, config.output)
             )
         check_place(config)
+        if found is not None and config.is_bucket and not config.restart:
+            check_bucket(home.directory, config.output, config.bucket_access)
         if config.restart or found is None:
             config.sink_kind.check_begin(config)
             if not config.reads_stdin:  # of which the process that cuts slices needs all

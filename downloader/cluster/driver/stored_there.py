@@ -6,10 +6,21 @@ import os
 from itertools import chain
 
 from downloader.cluster.plan.plan import PlanDirectory
+from downloader.core.bucket_access import BucketAccess
 from downloader.sinks.registry import sink_kind
+from downloader.sinks.shards.published_there import check_published
 from downloader.sinks.stored import place
 
-__all__ = ["has_all"]
+__all__ = ["check_bucket", "has_all"]
+
+
+def check_bucket(directory: PlanDirectory, output: str, access: BucketAccess) -> None:
+    """Raise DestinationError where the bucket ``output`` has none of the shards of slices that are done.
+
+    See ``check_published``. A driver may not have given them their names yet.
+    """
+    shards = {shard.number: (shard, done.staging) for done in directory.records() for shard in done.shards}
+    check_published(output, access, sorted(shards), shards.__getitem__)
 
 
 def has_all(directory: PlanDirectory, output: str) -> bool:

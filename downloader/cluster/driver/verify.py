@@ -16,7 +16,7 @@ import msgspec
 
 from downloader.cluster.driver.plan_home import plan_home_at
 from downloader.cluster.driver.retry import DAMAGED, RetryItems, failed_items, keys_of, plan_again
-from downloader.cluster.driver.stored_there import has_all
+from downloader.cluster.driver.stored_there import check_bucket, has_all
 from downloader.cluster.plan.plan import Plan, PlanDirectory, Slice, SliceRecord
 from downloader.cluster.plan.stored import read_stored, read_sums
 from downloader.core.bucket_access import NO_OPTIONS, BucketAccess
@@ -124,6 +124,8 @@ class _Verifying:
         ] = []  # damaged, and not recorded yet
         if self._kind.options is SHARD_OPTIONS:
             self._options = options = self._decoded_options()
+            if is_bucket(output):
+                check_bucket(directory, output, access)
             files = open_published(output, None, access)
             self._shards = shards = ShardComparison(files, plan.store, options, self._records.get)
             self._problem: _Problem = lambda item, key, shard, state: shards.problem(

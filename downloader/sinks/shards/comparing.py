@@ -170,7 +170,7 @@ class ShardComparison:
                 yield other.name, problem
 
     def _problem_of(self, other: OtherFile) -> str:
-        if not self._files.has(other.name):
+        if self._files.is_gone(other.name):
             return _MISSING
         if other.size < 0:
             return ""
@@ -189,7 +189,7 @@ class ShardComparison:
         for name, lines in ((INDEX, index_lines(files)), (SIZES, sizes_lines(files))):
             if not files:
                 continue
-            if not self._files.has(name):
+            if self._files.is_gone(name):
                 found.append((name, _MISSING + REWRITTEN))
                 continue
             try:
@@ -239,7 +239,7 @@ class ShardComparison:
 
     def _read_file(self, name: str, stated: FileStats | None, record: ShardRecord, shard: _Shard) -> None:
         """Add the samples of a file to ``shard``, and its name if it is not what was published."""
-        if not self._files.has(name):
+        if self._files.is_gone(name):
             shard.missing.append(name)
             return
         if stated is None and record.others:

@@ -14,7 +14,7 @@ from downloader.core.bucket_access import BucketAccess
 from downloader.core.bucket_place import is_bucket
 from downloader.errors import DestinationError
 from downloader.files.directory import Directory, UnsafeFile, open_regular
-from downloader.sinks.bucket_store import BucketError, open_bucket, translated
+from downloader.sinks.bucket_store import BucketError, is_denied, open_bucket, translated
 from downloader.sinks.shards.files import STATS
 from downloader.sinks.shards.stats import ShardStats, read_stats, stats_name
 from downloader.sinks.stored import open_root, unreadable
@@ -29,6 +29,9 @@ class PublishedFiles(Protocol):
 
     def has(self, name: str) -> bool:
         """Return whether there is anything of this name."""
+
+    def is_gone(self, name: str) -> bool:
+        """Return whether there is nothing of this name, which was published, or is due."""
 
     def open(self, name: str) -> BinaryIO:
         """Open a file for reading. Raises UnsafeFile for what is no file, OSError, DestinationError."""
@@ -57,6 +60,9 @@ class DirectoryFiles:
         except OSError as error:
             raise unreadable(path, error) from error
         return True
+
+    def is_gone(self, name: str) -> bool:
+        return not self.has(name)
 
     def open(self, name: str) -> BinaryIO:
         return open_shard(self._root / name)
@@ -129,6 +135,29 @@ class BucketFiles:
                 pages = obstore.list(self._store)
                 self._names = frozenset(entry["path"] for page in pages for entry in page)
         return name in self._names
+
+    def is_gone(self, name: str) -> bool:
+        """See ``PublishedFiles``. Raises DestinationError where the listing lacks what is there.
+
+        obstore takes what is no listing, as the page of a proxy, for one that ends there.
+        """
+        import obstore
+
+        if self.has(name):
+            return False
+        with self._read():
+            try:
+                obstore.head(self._store, name)
+            except FileNotFoundError:
+                return True
+            except Exception as error:
+                if not is_denied(error):
+                    raise
+                return True
+        raise DestinationError(
+            f"{self._root} cannot be read: it is listed without {name}, which it has; check --endpoint-url "
+            "and --proxy, and run the same command again"
+        )
 
     def open(self, name: str) -> BinaryIO:
         import obstore

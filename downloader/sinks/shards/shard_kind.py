@@ -260,6 +260,31 @@ class ShardKind:
             with _staging_bucket(config) as bucket:
                 bucket.check()
 
+    def check_published(
+        self, root: str, identity: str, home: Directory, access: BucketAccess, shards: Sequence[int]
+    ) -> None:
+        """See ``sinks.sink.ChecksPublished``."""
+        import msgspec
+
+        from downloader.sinks.shards.published_there import check_published
+        from downloader.sinks.shards.records import OtherFile, sound_record
+        from downloader.sinks.shards.staging import StagedShard
+        from downloader.sinks.shards.stats import FileStats, file_name, stats_name
+
+        options = msgspec.json.decode(identity, type=ShardOptions)
+
+        def published(shard: int) -> tuple[StagedShard, str]:
+            try:
+                record = sound_record(home, shard)
+            except OSError:
+                record = None  # who needs it says why; a bucket can be told without
+            if record is not None:
+                return StagedShard(shard, record.files, record.others), ""
+            first = FileStats(file_name(shard, 0, self.name, options.compression), "", 0, 0)
+            return StagedShard(shard, [first], [OtherFile(stats_name(shard))]), ""
+
+        check_published(root, access, shards, published)
+
     def staged(self, home: Directory, shard: int) -> tuple[int, int]:
         """See ``sinks.sink.Stages``."""
         from downloader.sinks.shards.kept import kept_samples

@@ -5,7 +5,7 @@ A bucket has no rename: each object is copied on the server to its final name, t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -21,9 +21,9 @@ __all__ = ["BucketAnswer", "BucketTask", "StagingBucket"]
 
 
 class BucketTask(msgspec.Struct, frozen=True):
-    """What the process is to do: list, move, remove, check, find.
+    """What the process is to do: list, move, remove, check, find, look.
 
-    ``files``: what to move, with its MD5. ``existing``: see --existing.
+    ``files``: what to move, or to look for, with its MD5. ``existing``: see --existing.
     """
 
     do: str
@@ -35,13 +35,14 @@ class BucketTask(msgspec.Struct, frozen=True):
 class BucketAnswer(msgspec.Struct, frozen=True):
     """What became of it: the names found, or why it failed; ``lasting``: see ``BucketError``.
 
-    ``replaced``: how many objects of somebody else were.
+    ``replaced``: how many objects of somebody else were. ``other``: one of another job that was looked for.
     """
 
     names: list[str] = []
     replaced: int = 0
     failure: str = ""
     lasting: bool = False
+    other: str = ""
 
 
 class StagingBucket:
@@ -84,6 +85,8 @@ class StagingBucket:
         if answer.failure and task.do in ("check", "find"):
             kind = ConfigError if answer.lasting else DestinationError
             raise kind(f"-o {self._root}: {answer.failure}")
+        if answer.failure and task.do == "look":
+            raise DestinationError(f"{self._root} cannot be read: {answer.failure}")
         if answer.failure:
             raise self._failed(answer.failure)
         return answer
@@ -98,6 +101,15 @@ class StagingBucket:
         Raises as ``check`` does.
         """
         return next(iter(self._ask(BucketTask("find")).names), "")
+
+    def look(self, files: Sequence[tuple[str, str]]) -> tuple[str, str]:
+        """Return the name of an object that is there of the shards that have ``files``, "" if none is.
+
+        And that of one that another job has put there, or "". ``files``: names with MD5s. Where nobody is
+        told what is there, it is as if the first of them was.
+        """
+        answer = self._ask(BucketTask("look", files=list(files)))
+        return next(iter(answer.names), ""), answer.other
 
     def _failed(self, why: str) -> DestinationError:
         return DestinationError(f"cannot give shards in {self._root} their names: {why}")

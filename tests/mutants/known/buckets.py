@@ -11,9 +11,75 @@ BUCKET = "tests/integration/test_bucket_datasets.py::"
 INDEXES = "tests/integration/test_shard_indexes.py::"
 SETTINGS = "tests/integration/test_bucket_settings.py::"
 ACCESS = "tests/integration/test_bucket_access.py::"
+ELSEWHERE = "tests/integration/test_bucket_elsewhere.py::"
+PLAN_ELSEWHERE = "tests/cluster/test_plan_elsewhere.py::"
 MANIFEST = "tests/integration/test_bucket_manifest.py::"
 
 KNOWN = (
+    Mutant(
+        "a run takes any bucket of that name for that of its job",
+        "resumed with another --endpoint-url, a job ends with 0, and each store has a part of its dataset",
+        "Destination._check_mounted",
+        "leads_to(job.output, config.output)",
+        "False",
+        (f"{ELSEWHERE}test_finished_job_at_another_store[tar]",),
+    ),
+    Mutant(
+        "verify believes an empty bucket",
+        "all is recorded as damaged, and a run replaces good shards by those of links that still work",
+        "_verify_with",
+        "is_bucket(output)",
+        "False",
+        (f"{ELSEWHERE}test_finished_job_at_another_store[tar]",),
+    ),
+    Mutant(
+        "a driver takes any bucket of that name for that of its plan",
+        "a job that is run again with another --endpoint-url is complete, and the bucket is empty",
+        "run_cluster",
+        "found is not None and config.is_bucket and not config.restart",
+        "False",
+        (f"{PLAN_ELSEWHERE}test_plan_at_another_store[tar]",),
+    ),
+    Mutant(
+        "verify of a plan believes an empty bucket",
+        "all is recorded as damaged, and fetched again",
+        "_Verifying.__init__",
+        "is_bucket(output)",
+        "False",
+        (f"{PLAN_ELSEWHERE}test_plan_at_another_store[tar]",),
+    ),
+    Mutant(
+        "shards in a staging are not there",
+        "a driver that was killed before it gave shards their names cannot go on",
+        "_two_files",
+        "f'{ATTEMPTS}/{staging}/{name}'",
+        "name",
+        (f"{PLAN_ELSEWHERE}test_plan_at_another_store[tar]",),
+    ),
+    Mutant(
+        "an object of the name of a shard is the shard",
+        "another dataset at another store is taken for damage, and all is fetched again",
+        "_published",
+        "not md5 or found.attributes.get(MD5, md5) == md5",
+        "True",
+        (f"{ELSEWHERE}test_another_dataset_at_the_other_store",),
+    ),
+    Mutant(
+        "who may not look has lost all",
+        "with credentials that may only put objects, a job cannot be resumed",
+        "_published",
+        "names[:1] if denied else []",
+        "[]",
+        (f"{ELSEWHERE}test_credentials_that_may_only_list_or_look[PutOnly]",),
+    ),
+    Mutant(
+        "a page of a proxy is an empty listing",
+        "verify records all as damaged, though each object is there",
+        "ShardComparison._read_file",
+        "self._files.is_gone(name)",
+        "not self._files.has(name)",
+        (f"{ELSEWHERE}test_page_that_is_no_listing",),
+    ),
     Mutant(
         "a bucket is reached as the environment says",
         "proxies and CAs of the environment are used for a bucket, though nobody asked for them",
@@ -41,7 +107,7 @@ KNOWN = (
     Mutant(
         "any text is the address of a store",
         "--endpoint-url without a scheme ends in a panic of Rust, with a traceback of 40 lines",
-        "_endpoint",
+        "endpoint_of",
         "url and (problem := endpoint_problem(url))",
         "(problem := '')",
         (f"{SETTINGS}test_what_cannot_be_is_named[--endpoint-url-localhost:9000]",),

@@ -1,11 +1,13 @@
 """Move the objects of attempts to their final names, within a bucket; see ``sinks.shards.staging``.
 
-Also look for a dataset that is there already.
+Also look for a dataset that is there already, and for shards that were published.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,6 +27,7 @@ _LARGEST_COPY = 5 << 30  # of one request, in S3
 _FIRST = ("00000.tar", "00000.parquet", "00000_stats.json", INDEX, SIZES)
 _BEHIND_DIGITS = ":"
 _MOST_PAGES = 100  # of 1,000 names
+_digits = re.compile("[0-9]+").match
 
 
 def carry_out(task: BucketTask, bucket: Bucket, root: str) -> BucketAnswer:
@@ -35,6 +38,8 @@ def carry_out(task: BucketTask, bucket: Bucket, root: str) -> BucketAnswer:
             return BucketAnswer(_names(bucket.store))
         if task.do == "find":
             return BucketAnswer(_dataset(bucket.store))
+        if task.do == "look":
+            return _published(bucket.store, task.files)
         if task.do == "check":
             _check(bucket.store)
         if task.do == "move":
@@ -87,6 +92,54 @@ def _dataset(store: Any) -> list[str]:
         if not is_denied(error):
             raise
     return [name for name in _FIRST if _is_told(store, name)][:1]
+
+
+def _published(store: Any, files: Sequence[tuple[str, str]]) -> BucketAnswer:
+    """Return the answer to ``StagingBucket.look``: ``files`` of the first shard, the last, some between.
+
+    They are asked for one by one, up to one that is there. If none is, one page from the first shard on
+    decides: just these may have been removed, or the credentials may only list.
+    """
+    import obstore
+
+    denied, other = False, ""
+    for name, md5 in files:
+        try:
+            found = obstore.get(store, name, options={"head": True})
+        except FileNotFoundError:
+            continue
+        except Exception as error:
+            if not is_denied(error):
+                raise
+            denied = True
+            continue
+        if not md5 or found.attributes.get(MD5, md5) == md5:
+            return BucketAnswer([name])
+        other = other or name
+    if other:
+        return BucketAnswer(other=other)
+    names = [name for name, _ in files]
+    numbers = sorted(map(_number, names))
+    try:
+        for folder in dict.fromkeys(map(os.path.dirname, names)):
+            below = f"{folder}/" if folder else ""
+            pages = obstore.list(store, below or None, offset=f"{below}{numbers[0]:05d}", chunk_size=1000)
+            page: Sequence[Any] = next(iter(pages), ())
+            for path in (entry["path"] for entry in page):
+                leaf = path.removeprefix(below)
+                if IS_OURS(leaf) and numbers[0] <= _number(leaf) <= numbers[-1]:
+                    return BucketAnswer([path])
+    except Exception as error:
+        if not is_denied(error):
+            raise
+        return BucketAnswer(names[:1] if denied else [])
+    return BucketAnswer()
+
+
+def _number(name: str) -> int:
+    """Return the number of the shard that has a file of this name, -1 for an index."""
+    digits = _digits(os.path.basename(name))
+    return int(digits[0]) if digits else -1
 
 
 def _is_told(store: Any, name: str) -> bool:
