@@ -114,9 +114,12 @@ class Trouble:
         """
         if blame is Blame.HOST:
             self.unreached += 1
-            if answered and not timed_out:
+            to_blame = down or not answered or self.unreached >= _UNREACHED_IN_A_ROW
+            if to_blame and not timed_out:
+                self.throttle.interrupted(now)
+            elif answered and not timed_out:
                 self.throttle.was_refused(now, began)
-            return down or not answered or self.unreached >= _UNREACHED_IN_A_ROW
+            return to_blame
         if blame is not Blame.EITHER:
             return False
         self.unreached = 0

@@ -540,6 +540,10 @@ class Scheduler(Generic[J]):
         if host.most == host.limit:
             host.takes = host.tries_more = 0
 
+    def takes_any(self, host: Host) -> None:
+        """Forget how many requests ``host`` has taken at once: it closed connections as it went down."""
+        host.takes = host.tries_more = 0
+
     def crowded(self, host: Host, until: float) -> None:
         """Pause ``host`` until ``until``: it answers others, and takes no connection now.
 

@@ -91,6 +91,12 @@ class Throttle:
             self._judge(self.refused / count, self.good / elapsed, count / elapsed)
             self.discard(now + max(_SHORTEST, takes) if self.gap else now)
 
+    def interrupted(self, now: float) -> None:
+        """Forget what failed as the host went down, until ``now``: it says nothing about a rate."""
+        self.discard(now)
+        if self.steps:  # the pace has not helped yet
+            self.gap, self.helps, self.steps = 0.0, False, 0
+
     def discard(self, now: float) -> None:
         """Begin another measurement at ``now``."""
         self.good = self.refused = 0

@@ -274,6 +274,7 @@ class HostFailures:
         elif blame is Blame.HOST:
             if not trouble.unreached:
                 trouble.unreached_since = began
+            self._schedule.takes_any(host)
             reached_at = self._reached.at(host.key)
             since = trouble.unreached_since if known else 0.0
             return known or reached_at > 0.0, reached_at > max(since, now - self._in_use)

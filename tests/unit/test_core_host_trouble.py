@@ -103,6 +103,17 @@ def test_host_that_cannot_be_reached() -> None:
     assert fails(trouble, Blame.HOST, down=True)
 
 
+def test_host_that_went_down_gets_no_pace_of_what_failed_then() -> None:
+    trouble = Trouble()
+    for number in range(200):
+        trouble.succeeded(1, number / 300, number / 300)
+    for _ in range(100):
+        fails(trouble, Blame.EITHER)
+    trouble.throttle.gap, trouble.throttle.steps = 0.2, 1
+    assert [fails(trouble, Blame.HOST) for _ in range(4)] == [False, False, False, True]
+    assert trouble.throttle.gap == 0
+
+
 def test_any_answer_shows_that_it_was_reached() -> None:
     trouble = Trouble()
     for _ in range(10):

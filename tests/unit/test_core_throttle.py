@@ -96,6 +96,25 @@ def test_an_outage_leaves_no_pace_behind() -> None:
     assert throttle.gap == 0
 
 
+def test_what_fails_as_a_host_goes_down_leaves_no_pace_behind() -> None:
+    """A server that is restarted resets all that is in flight, and refuses connections until it is back."""
+    throttle = Throttle()
+    for number in range(300):
+        record(throttle, number / 300, number / 300, number < 150 or number % 3 == 0)
+    assert throttle.gap > 0
+    throttle.interrupted(1.0)
+    assert (throttle.gap, throttle.steps) == (0, 0)
+    for number in range(300):
+        record(throttle, 2 + number / 300, 2 + number / 300, True)
+    assert throttle.gap == 0
+
+
+def test_pace_that_has_helped_is_kept_where_the_host_goes_down() -> None:
+    throttle = Throttle(gap=0.1, helps=True, unpaced=100.0)
+    throttle.interrupted(1.0)
+    assert (throttle.gap, throttle.helps) == (0.1, True)
+
+
 def run_slots(
     accepts: Callable[[float], bool], took: float, refusing: float, seconds: float, throttle: Throttle
 ) -> list[tuple[float, bool]]:

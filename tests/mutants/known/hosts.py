@@ -694,4 +694,14 @@ KNOWN = (
             "test_file_that_a_server_takes_long_for_is_requested_once",
         ),
     ),
+    Mutant(
+        "what failed as a host went down sets a pace",
+        "after a restart of its server a job goes on with a few requests a second for half a minute",
+        "Trouble.blames_host",
+        "self.throttle.interrupted(now)",
+        "self.throttle.was_refused(now, began)",
+        (
+            "tests/unit/test_core_host_trouble.py::test_host_that_went_down_gets_no_pace_of_what_failed_then",
+        ),
+    ),
 )
