@@ -189,7 +189,7 @@ def _retries(within: int, whole: int) -> Any:
     It does so whatever the reason is, also where a certificate is refused.
     """
     seconds = datetime.timedelta(seconds=1)
-    # One that has got no answer in time is sent twice more; a small one, for which somebody may wait, is not.
+    # One without an answer in time is sent twice more; a small one, for which somebody may wait, is not.
     longest = min(3 * within, _LONGEST_RETRIES) if within > _ANSWER_WITHIN else within - 1
     first, most = (0.5, 5.0) if whole else (0.1, 0.6)
     return {
