@@ -458,10 +458,14 @@ class Returned(Outcome, frozen=True):
 
 
 class Log(Message, frozen=True):
-    """A line for the user at the terminal. ``level``: debug, info, warning."""
+    """A line for the user at the terminal. ``level``: debug, info, warning.
+
+    ``shared``: it concerns all workers, of which each may find it.
+    """
 
     level: str
     text: str
+    shared: bool = False
 
 
 class Stop(Message, frozen=True):

@@ -70,6 +70,7 @@ from downloader.storage.name_owners import CHUNK
 __all__ = ["RunStats", "Supervisor"]
 
 _TICK = 0.2
+_SAME_AGAIN = 300.0  # seconds for which a line that each worker may send is told once
 _LOOK_EVERY = 1.0  # seconds between two looks at whether the destination is still there
 
 
@@ -95,6 +96,7 @@ class Supervisor:
         self._pool = ProcessPool(self._selector)
         self._book = LeaseBook()
         self._out_of_order: set[str] = set()  # hosts
+        self._told: dict[str, float] = {}  # lines that concern all workers, and when they were told
         # Anonymous and inherited by each worker, so also by one that replaces another.
         shared = memoryview(mmap.mmap(-1, ReachedHosts.SIZE))
         self._reached = ReachedHosts(shared, monotonic())
@@ -269,9 +271,17 @@ class Supervisor:
         elif isinstance(message, (HostPause, OutOfOrder, Moved)):
             self._pass_on(number, message)
         elif isinstance(message, Log):
-            self._progress.log(message.level, message.text)
+            self._tell(message)
         elif isinstance(message, Stop):
             self._child_stopped(message)
+
+    def _tell(self, line: Log) -> None:
+        now = monotonic()
+        if line.shared:
+            if now - self._told.get(line.text, -math.inf) < _SAME_AGAIN:
+                return
+            self._told[line.text] = now
+        self._progress.log(line.level, line.text)
 
     def _add_outcome(self, process: Process, outcome: BatchDone | Narrowed | Returned) -> None:
         self._checkpoint.add(process.number, outcome)

@@ -34,7 +34,14 @@ __all__ = [
 
 NODE: Final = "DOWNLOADER_NODE"
 """In the environment of the processes of a slice: the name of the node, for messages."""
-_REQUEST_WITHIN: Final = datetime.timedelta(minutes=5)
+# An answer has to begin, and to go on, in so many seconds. Those count from the request's first byte on, so
+# that sending takes of them, and what the store does by itself before it answers.
+_ANSWER_WITHIN: Final = 30
+_SLOWEST_LINE: Final = 64 << 10  # bytes a second
+_SLOWEST_STORE: Final = 8 << 20
+_REQUEST_WITHIN: Final = datetime.timedelta(hours=1)  # an answer that never ends
+# A signature is valid for 15 minutes, and a request that is repeated keeps it.
+_LONGEST_RETRIES: Final = 840
 # Asked for the credentials of a machine at AWS when there are no others.
 _METADATA_SERVICE: Final = ("/latest/api/token", "/latest/meta-data/iam")
 # obstore takes these, the first before the others; the last one is its own.
@@ -68,20 +75,30 @@ _unknown = re.compile(r"status code: 501\b|\b501 Not Implemented\b|<Code>NotImpl
 _untrusted = re.compile(r"InvalidCertificate\(\s*(?:Other\(\s*OtherError\(\s*)?(\w+)").search
 _proxy_login = re.compile(r"\bProxyAuthRequired\b|status code: 407\b").search
 _no_tunnel = re.compile(r"\bTunnelUn\w+|\bProxyHeadersTooLong\b").search
+# As obstore's errors say that an answer is none, or has not come.
+_down = re.compile(r"status code: (?:408|429|5(?!01)\d\d)\b|HTTP error: |<Code>SlowDown<").search
+_no_name = re.compile(r"\bdns error\b|failed to lookup address").search
 _code = re.compile(r"<Code>(\w{1,60})</Code>").search
 
 
 class BucketError(Exception):
     """The bucket refused or could not be reached; the message says why, and what to do next.
 
-    ``lasting``: it will refuse again until somebody has changed something.
+    ``lasting``: it will refuse again until somebody has changed something. ``passing``: it is down or
+    overloaded, and will be there again. ``doubtful``: it may be either.
     """
 
     lasting = False
+    passing = False
+    doubtful = False
 
 
-def open_bucket(root: str, access: BucketAccess) -> Any:
+def open_bucket(root: str, access: BucketAccess, *, sent: int = 0, whole: int = 0) -> Any:
     """Return the obstore store of ``root``, s3://BUCKET/PREFIX.
+
+    ``sent``: how many bytes a request may have to send. ``whole``: how large the objects are that the store
+    copies, or puts together from their parts. Each request is repeated for some seconds, and with ``whole``
+    for half a minute, so that not all parts are sent again because of one; see also ``bucket_patience``.
 
     Credentials come from the environment or a profile, as AWS's own tools take them; so do endpoint and
     region where ``access`` has none. Proxies and trusted certificates are those of ``access`` only. Raises
@@ -99,7 +116,7 @@ def open_bucket(root: str, access: BucketAccess) -> Any:
     # What is left of panics is told in one line, and not with the stack of Rust's functions.
     os.environ["RUST_BACKTRACE"] = "0"
     with translated(), _environment(access):
-        return _open(name, prefix, endpoint, access)
+        return _open(name, prefix, endpoint, access, sent, whole)
 
 
 def endpoint_of(given: str) -> str:
@@ -135,10 +152,11 @@ def _environment(access: BucketAccess) -> Iterator[None]:
         os.environ.update(before)
 
 
-def _open(bucket: str, prefix: str, endpoint: str, access: BucketAccess) -> Any:
+def _open(bucket: str, prefix: str, endpoint: str, access: BucketAccess, sent: int, whole: int) -> Any:
     from obstore.store import S3Store
 
-    options: dict[str, Any] = {"checksum_algorithm": "SHA256"}
+    within = _ANSWER_WITHIN + max(sent // _SLOWEST_LINE, whole // _SLOWEST_STORE)
+    options: dict[str, Any] = {"checksum_algorithm": "SHA256", "retry_config": _retries(within, whole)}
     if endpoint:
         options["endpoint"] = endpoint
     if access.region:
@@ -162,12 +180,32 @@ def _open(bucket: str, prefix: str, endpoint: str, access: BucketAccess) -> Any:
                 if session.region_name:
                     options.setdefault("region", session.region_name)
     is_plain = endpoint[:5].lower() == "http:"
-    client: Any = {"allow_http": is_plain, "timeout": _REQUEST_WITHIN}
+    client: Any = {
+        "allow_http": is_plain,
+        "read_timeout": datetime.timedelta(seconds=within),
+        "timeout": _REQUEST_WITHIN,
+    }
     if proxy:
         client |= {"proxy_url": proxy, "proxy_excludes": access.proxy_excludes(endpoint)}
     if access.insecure:
         client["allow_invalid_certificates"] = True
     return S3Store(bucket, prefix=prefix or None, client_options=client, **options)
+
+
+def _retries(within: int, whole: int) -> Any:
+    """Return how obstore repeats a request whose answer has to begin in ``within`` seconds.
+
+    It does so whatever the reason is, also where a certificate is refused.
+    """
+    seconds = datetime.timedelta(seconds=1)
+    # One without an answer in time is sent twice more; a small one, for which somebody may wait, is not.
+    longest = min(3 * within, _LONGEST_RETRIES) if within > _ANSWER_WITHIN else within - 1
+    first, most = (0.5, 5.0) if whole else (0.1, 0.6)
+    return {
+        "max_retries": 10,
+        "retry_timeout": longest * seconds,
+        "backoff": {"init_backoff": first * seconds, "max_backoff": most * seconds},
+    }
 
 
 @contextlib.contextmanager
@@ -206,7 +244,7 @@ def refused(error: BaseException) -> NoReturn:
         raise error
     text = str(error)
     code = _code(text)
-    lasting = True
+    lasting, passing, doubtful = True, False, False
     if not isinstance(error, Exception):
         why = (
             f"obstore ended in a panic ({' '.join(text.split())[:200]}); check --endpoint-url, --region "
@@ -228,19 +266,20 @@ def refused(error: BaseException) -> NoReturn:
         )
     elif _no_tunnel(text):
         why = "the proxy leads to no server; check --proxy, and run the same command again"
-        lasting = False
+        lasting, doubtful = False, True
     elif "error sending request" in text:
         why = (
             "the server cannot be reached; check --endpoint-url, and --proxy if it is given, and run the "
             "same command again"
         )
-        lasting = False
+        lasting, doubtful = False, _no_name(text) is not None
+        passing = not doubtful
     else:
-        lasting = False
+        lasting, passing = False, _down(text) is not None
         first = " ".join(text.partition("Debug source")[0].split())
         why = f"{code[1] + ': ' if code else ''}{first[:300]}; run the same command again"
     refusal = BucketError(why)
-    refusal.lasting = lasting
+    refusal.lasting, refusal.passing, refusal.doubtful = lasting, passing, doubtful
     raise refusal from error
 
 

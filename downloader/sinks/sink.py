@@ -48,6 +48,7 @@ __all__ = [
     "Opens",
     "Prepares",
     "Recovered",
+    "Says",
     "Sink",
     "SinkKind",
     "Strays",
@@ -207,6 +208,14 @@ class BatchWriter(Protocol):
 
         What is WRITTEN is removed, unless the sink has shards: then ``begin`` finds it again.
         """
+
+
+@runtime_checkable
+class Says(Protocol):
+    """What a ``Sink`` may have as well."""
+
+    def say_by(self, say: Callable[[str], None]) -> None:
+        """Give ``say`` what the user is to know from now on, a line at a time."""
 
 
 @runtime_checkable

@@ -59,7 +59,7 @@ from downloader.process.channel import ChildLink
 from downloader.process.file_descriptors import affordable
 from downloader.process.long_work import Pauses
 from downloader.sinks.registry import open_sink
-from downloader.sinks.sink import KEPT, OLD, Sink
+from downloader.sinks.sink import KEPT, OLD, Says, Sink
 from downloader.storage.ledger import Ledger, slots_for
 from downloader.worker.active_batch import ActiveBatch
 from downloader.worker.batch_commits import BatchCommits
@@ -94,6 +94,8 @@ class Worker:
         self.config, self.link = config, link
         self.session = HttpSession(config)
         self.sink: Sink = open_sink(config, setup.rules)
+        if isinstance(self.sink, Says):
+            self.sink.say_by(lambda text: link.send(Log("warning", text, shared=True)))
         self.schedule: Scheduler[FetchTask] = Scheduler(limit.now, config.per_host, afford.awaited)
         self.session.budget.use_slots(self.schedule)
         self.hosts = HostFailures(config, self.schedule, link, self.session, setup.reached)

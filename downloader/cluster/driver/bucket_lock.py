@@ -2,8 +2,9 @@
 
 The owner writes its record again every ``BEAT`` seconds, with ``If-Match``. Another driver watches it by
 its own clock: a record that stays as it is for ``STALE`` seconds is that of a driver which is gone, and is
-taken over; so is that of a process of this machine which does not run any more. An owner whose record was
-taken over, or who could not write it for ``LOST`` seconds, which is sooner, ends.
+taken over; so is that of a process of this machine which does not run any more. An owner who could not
+write its record for ``LOST`` seconds, which is sooner, does nothing until it is written again, as after an
+outage of the bucket. An owner whose record was taken over ends.
 
 A driver that stands still for longer can go on for a moment after it was taken over. Nothing is damaged by
 that: slices, and their records when they are done, are created only where there are none.
@@ -23,6 +24,7 @@ import msgspec
 
 from downloader.cluster.plan.bucket_files import BucketFiles
 from downloader.errors import UNDECODABLE, DownloaderError, InUse
+from downloader.sinks.bucket_patience import RUN, pause
 from downloader.storage.lock import is_alive
 
 __all__ = ["BEAT", "LOST", "STALE", "BucketLock", "Owner", "has_owner"]
@@ -74,9 +76,13 @@ class BucketLock:
                 self._write(msgspec.structs.replace(self._me, free=True))
 
     def check(self) -> None:
-        """Raise InUse if this process may not own the plan any more."""
+        """Return when this process is known to own the plan. Raises InUse if it may not own it any more."""
         if not self._lost and monotonic() - self._beaten > LOST:
-            self._lost = "its record could not be written in time"
+            self._log("the bucket of the plan does not answer; waiting")
+            until = self._beaten + RUN
+            while not self._lost and monotonic() - self._beaten > LOST:
+                if monotonic() > until or not pause(_LOOK_EVERY):
+                    self._lost = "its record could not be written in time"
         if self._lost:
             raise InUse(f"{self._files.root} is not owned by this driver any more: {self._lost}")
 

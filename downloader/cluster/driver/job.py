@@ -40,6 +40,7 @@ from downloader.process.watching import stalled_text
 from downloader.reporting import report as reports
 from downloader.reporting.figures import Figures
 from downloader.reporting.progress import Progress, Totals
+from downloader.sinks.bucket_patience import end_waiting
 from downloader.sinks.registry import check_place
 from downloader.storage.homes import make_directory
 from downloader.storage.lock import locked_destination
@@ -184,6 +185,7 @@ class _Driver:
         before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         slicer = None
         try:
+            end_waiting(False)
             for number in before:
                 signal.signal(number, self._on_signal)
             if not self._slices.sliced and not self._config.retry_failed:
@@ -197,6 +199,7 @@ class _Driver:
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._signals += 1
+        end_waiting(True)
 
     # the loop
 

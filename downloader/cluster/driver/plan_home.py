@@ -47,7 +47,7 @@ def has_driver(root: str, access: BucketAccess) -> bool:
     from downloader.cluster.driver.bucket_lock import has_owner
     from downloader.cluster.plan.bucket_files import BucketFiles
 
-    return has_owner(BucketFiles(f"{root.rstrip('/')}/{HOME}", access))
+    return has_owner(BucketFiles(f"{root.rstrip('/')}/{HOME}", access, waits=0))
 
 
 @contextlib.contextmanager
@@ -109,7 +109,8 @@ def _in_bucket(root: str, access: BucketAccess, log: Callable[[str], None]) -> I
     from downloader.cluster.driver.bucket_lock import BucketLock
     from downloader.cluster.plan.bucket_files import BucketFiles
 
-    files = BucketFiles(f"{root.rstrip('/')}/{HOME}", access)
+    # The lock looks after outages itself.
+    files = BucketFiles(f"{root.rstrip('/')}/{HOME}", access, waits=0)
     with BucketLock(files, log) as owner:
         if (key := files.read(KEY_NAME)) is None:
             key = os.urandom(KEY_BYTES)

@@ -11,39 +11,59 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, TypeVar
 
 from downloader.cluster.plan.plan_files import Writer
 from downloader.core.bucket_access import BucketAccess
 from downloader.errors import ConfigError, DestinationError
 from downloader.files.directory import UnsafeFile, open_home
-from downloader.sinks.bucket_store import BucketError, open_bucket, translated
+from downloader.sinks.bucket_patience import RUN, START, Patience, say_on_stderr
+from downloader.sinks.bucket_store import NODE, BucketError, open_bucket
 
 __all__ = ["BucketFiles"]
 
 _CHUNK: Final = 8 << 20
+_SMALL: Final = 1 << 20  # sent in no time
 _AT_ONCE: Final = 32  # small files that are read at a time
+_T = TypeVar("_T")
 
 
 class BucketFiles:
-    """See ``PlanFiles``. Who may read the bucket may read them."""
+    """See ``PlanFiles``. Who may read the bucket may read them.
+
+    ``waits``: for how many seconds each outage is waited for, after the bucket has answered once.
+    """
 
     contended = True
 
-    def __init__(self, root: str, access: BucketAccess) -> None:
+    def __init__(self, root: str, access: BucketAccess, *, waits: float = RUN) -> None:
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
         self.root = root
         self._obstore = obstore
         self._taken = (AlreadyExistsError, PreconditionError)
-        with self._translated():
+        # Nobody sits before a node, and the driver has asked the bucket.
+        self._patience = Patience(None if NODE in os.environ else START, waits, say_on_stderr)
+        try:
             self._store: Any = open_bucket(root, access)
+            self._sending: Any = open_bucket(root, access, sent=_CHUNK)
+        except BucketError as error:
+            raise DestinationError(f"{root}: {error}") from error
+
+    def _ask(self, ask: Callable[[], _T]) -> _T:
+        try:
+            return self._patience(ask)
+        except (BucketError, OSError) as error:
+            raise DestinationError(f"{self.root}: {error}") from error
+
+    def _store_for(self, content: bytes) -> Any:
+        return self._store if len(content) <= _SMALL else self._sending
 
     def read(self, name: str) -> bytes | None:
         found = self.read_version(name)
@@ -51,7 +71,8 @@ class BucketFiles:
 
     def read_version(self, name: str) -> tuple[bytes, str] | None:
         """Return content and ETag of a file, None if it is not there."""
-        with self._translated():
+
+        def ask() -> tuple[bytes, str] | None:
             try:
                 found = self._obstore.get(self._store, name)
                 return bytes(found.bytes()), found.meta["e_tag"] or ""
@@ -60,14 +81,19 @@ class BucketFiles:
                     raise
                 return None
 
+        return self._ask(ask)
+
     def age(self, name: str) -> float:
         """Return for how many seconds a file is as it is, by this machine's clock; 0 if it is not there."""
-        with self._translated():
+
+        def ask() -> float:
             try:
                 changed = self._obstore.head(self._store, name)["last_modified"]
             except FileNotFoundError:
                 return 0.0
-            return (datetime.now(timezone.utc) - changed).total_seconds()
+            return float((datetime.now(timezone.utc) - changed).total_seconds())
+
+        return self._ask(ask)
 
     def read_all(self, directory: str, suffix: str) -> Iterator[tuple[str, bytes]]:
         names = iter([name for name in self.names(f"{directory}/") if name.endswith(suffix)])
@@ -78,8 +104,7 @@ class BucketFiles:
                         yield name, content
 
     def write(self, name: str, content: bytes) -> None:
-        with self._translated():
-            self._obstore.put(self._store, name, content)
+        self._ask(lambda: self._obstore.put(self._store_for(content), name, content))
 
     def create(self, name: str, content: bytes) -> bool:
         return self.put_if(name, content, "") is not None or self.read(name) == content
@@ -89,13 +114,16 @@ class BucketFiles:
 
         Return None if it has another, or perhaps if an answer was lost and the request sent again.
         """
-        with self._translated():
+        mode: Any = {"e_tag": version} if version else "create"
+
+        def ask() -> str | None:
             try:
-                mode: Any = {"e_tag": version} if version else "create"
-                found = self._obstore.put(self._store, name, content, mode=mode)
+                found = self._obstore.put(self._store_for(content), name, content, mode=mode)
             except self._taken:
                 return None
             return found["e_tag"] or ""
+
+        return self._ask(ask)
 
     def check(self, name: str, content: bytes) -> None:
         """Raise ConfigError if the store ignores conditions; ``name`` is there with ``content``."""
@@ -112,9 +140,12 @@ class BucketFiles:
 
     def put(self, name: str, file: BinaryIO) -> None:
         """Write a large file from its start, also if it is there."""
-        file.seek(0)
-        with self._translated():
-            self._obstore.put(self._store, name, file, chunk_size=_CHUNK, max_concurrency=2)
+
+        def ask() -> None:
+            file.seek(0)
+            self._obstore.put(self._sending, name, file, chunk_size=_CHUNK, max_concurrency=2)
+
+        self._ask(ask)
 
     def open(self, name: str) -> BinaryIO:
         file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115
@@ -143,38 +174,42 @@ class BucketFiles:
             return os.fspath(path)
 
     def _copy(self, name: str, file: BinaryIO) -> None:
-        with self._translated():
+        def ask() -> None:
+            file.seek(0)
+            file.truncate()
             for chunk in self._obstore.get(self._store, name):
                 file.write(chunk)
 
+        self._ask(ask)
+
     def names(self, prefix: str) -> list[str]:
         directory, _, leaf = prefix.rpartition("/")
-        found: list[str] = []
-        with self._translated():
+
+        def ask() -> list[str]:
+            found: list[str] = []
             # In order, and from the prefix on: it takes a page, not the directory.
             offset = prefix if leaf else None
             for page in self._obstore.list(self._store, directory or None, offset=offset):
                 found += [entry["path"] for entry in page if entry["path"].startswith(prefix)]
                 if leaf and page and not page[-1]["path"].startswith(prefix):
                     break
-        return sorted(found)
+            return sorted(found)
+
+        return self._ask(ask)
 
     def remove(self, name: str) -> None:
-        with self._translated(), contextlib.suppress(FileNotFoundError):
-            self._obstore.delete(self._store, name)
+        def ask() -> None:
+            with contextlib.suppress(FileNotFoundError):
+                self._obstore.delete(self._store, name)
+
+        self._ask(ask)
 
     def clear(self) -> None:
-        with self._translated():
+        def ask() -> None:
             for page in self._obstore.list(self._store):
                 self._obstore.delete(self._store, [entry["path"] for entry in page])
 
-    @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            with translated():
-                yield
-        except (BucketError, OSError) as error:
-            raise DestinationError(f"{self.root}: {error}") from error
+        self._ask(ask)
 
 
 class _BucketWriter:

@@ -135,6 +135,12 @@ class PublishedShard(msgspec.Struct, frozen=True, tag=True, array_like=True):
     replaced: int = 0
 
 
+class Waiting(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """No answer yet: the publisher is alive, and a bucket is asked. ``text``: what the user is to know."""
+
+    text: str = ""
+
+
 class NotPublished(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """An answer: publishing failed. ``text`` says what happened, to what, and what to do next."""
 

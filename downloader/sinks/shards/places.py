@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Final, Protocol, TypeVar
 
 from downloader.core.bucket_access import BucketAccess
 from downloader.core.bucket_place import is_bucket
 from downloader.errors import DestinationError
 from downloader.files.directory import Directory, UnsafeFile, open_regular
-from downloader.sinks.bucket_store import BucketError, is_denied, open_bucket, translated
+from downloader.sinks.bucket_patience import START, Patience, say_on_stderr
+from downloader.sinks.bucket_store import BucketError, is_denied, open_bucket
 from downloader.sinks.shards.files import STATS
 from downloader.sinks.shards.stats import ShardStats, read_stats, stats_name
 from downloader.sinks.stored import open_root, unreadable
@@ -22,6 +21,8 @@ from downloader.sinks.stored import open_root, unreadable
 __all__ = ["BucketFiles", "DirectoryFiles", "PublishedFiles", "open_published", "open_shard"]
 
 _BUFFER = 1 << 20
+_SHORT_ANSWERS: Final = 2  # after which a range is not asked for again
+_T = TypeVar("_T")
 
 
 class PublishedFiles(Protocol):
@@ -125,15 +126,12 @@ class BucketFiles:
             self._store = open_bucket(root, access)
         except BucketError as error:
             raise DestinationError(f"{root}: {error}") from error
+        self._patience = Patience(START, say=say_on_stderr)
         self._names: frozenset[str] | None = None
 
     def has(self, name: str) -> bool:
         if self._names is None:
-            import obstore
-
-            with self._read():
-                pages = obstore.list(self._store)
-                self._names = frozenset(entry["path"] for page in pages for entry in page)
+            self._names = self._ask(self._listed)
         return name in self._names
 
     def is_gone(self, name: str) -> bool:
@@ -141,52 +139,76 @@ class BucketFiles:
 
         obstore takes what is no listing, as the page of a proxy, for one that ends there.
         """
-        import obstore
-
         if self.has(name):
             return False
-        with self._read():
-            try:
-                obstore.head(self._store, name)
-            except FileNotFoundError:
-                return True
-            except Exception as error:
-                if not is_denied(error):
-                    raise
-                return True
+        if not self._ask(lambda: self._is_found(name)):
+            return True
         raise DestinationError(
             f"{self._root} cannot be read: it is listed without {name}, which it has; check --endpoint-url "
             "and --proxy, and run the same command again"
         )
 
+    def _is_found(self, name: str) -> bool:
+        import obstore
+
+        try:
+            obstore.head(self._store, name)
+        except FileNotFoundError:
+            return False
+        except Exception as error:
+            if not is_denied(error):
+                raise
+            return False
+        return True
+
+    def _listed(self) -> frozenset[str]:
+        import obstore
+
+        return frozenset(entry["path"] for page in obstore.list(self._store) for entry in page)
+
     def open(self, name: str) -> BinaryIO:
         import obstore
 
-        with self._read():
-            reader = obstore.open_reader(self._store, name, buffer_size=_BUFFER)
-        return io.BufferedReader(_Raw(reader, self._read), _BUFFER)
+        size = self._ask(lambda: obstore.head(self._store, name)["size"])
+
+        def read(start: int, length: int) -> bytes:
+            return self._ask(lambda: self._range(name, start, length))
+
+        return io.BufferedReader(_Raw(size, read), _BUFFER)
+
+    def _range(self, name: str, start: int, length: int) -> bytes:
+        """Return ``length`` bytes of an object from ``start`` on."""
+        import obstore
+
+        for _ in range(_SHORT_ANSWERS):
+            found = bytes(obstore.get_range(self._store, name, start=start, length=length))
+            if len(found) == length:
+                return found
+        raise BucketError(
+            f"{name}: the store has answered {_SHORT_ANSWERS} times with {len(found)} bytes where "
+            f"{length} were asked for, from {start} on; check the store, or a proxy before it"
+        )
 
     def stats(self, shard: int) -> ShardStats | None:
         if self._home is None:
             return None
         return read_stats(self._home / STATS / stats_name(shard))
 
-    @contextlib.contextmanager
-    def _read(self) -> Iterator[None]:
-        """Raise DestinationError for what fails in the block."""
+    def _ask(self, ask: Callable[[], _T]) -> _T:
+        """Return what ``ask`` returns. Raises DestinationError."""
         try:
-            with translated():
-                yield
+            return self._patience(ask)
         except (BucketError, OSError) as error:
             raise DestinationError(f"{self._root} cannot be read: {error}") from error
 
 
 class _Raw(io.RawIOBase):
-    """An object that obstore reads. ``read``: in its block a request may fail."""
+    """An object of ``size`` bytes, of which ``read`` returns a range, by its start and length."""
 
-    def __init__(self, reader: Any, read: Callable[[], AbstractContextManager[None]]) -> None:
-        self._reader = reader
-        self._in_block = read
+    def __init__(self, size: int, read: Callable[[int, int], bytes]) -> None:
+        self._size = size
+        self._read_range = read
+        self._at = 0
 
     def readable(self) -> bool:
         return True
@@ -195,13 +217,17 @@ class _Raw(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        with self._in_block():
-            piece = bytes(self._reader.read(len(buffer)))
-        buffer[: len(piece)] = piece
-        return len(piece)
+        length = min(len(buffer), self._size - self._at)
+        if length <= 0:
+            return 0
+        buffer[:length] = self._read_range(self._at, length)
+        self._at += length
+        return length
 
-    def seek(self, offset: int, whence: int = 0) -> int:
-        return int(self._reader.seek(offset, whence))
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        self._at = max(start + offset, 0)
+        return self._at
 
     def tell(self) -> int:
-        return int(self._reader.tell())
+        return self._at

@@ -11,6 +11,8 @@ repeats the publishing, and fetches nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from downloader.core.bucket_place import is_bucket
 from downloader.core.item_states import written
 from downloader.files.directory import Directory, Entry, UnsafeFile, open_directory
@@ -61,6 +63,10 @@ class ShardSink:
             raise
         except OSError as error:
             raise destination_error(error, str(home / SHARDS)) from error
+
+    def say_by(self, say: Callable[[str], None]) -> None:
+        """See ``sinks.sink.Says``."""
+        self.publisher.say = say
 
     def begin(self, lease: Lease) -> ShardBatch:
         """See ``Sink``. Reads the part that a killed worker has left, in a thread."""

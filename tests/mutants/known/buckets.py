@@ -15,6 +15,8 @@ ELSEWHERE = "tests/integration/test_bucket_elsewhere.py::"
 PLAN_ELSEWHERE = "tests/cluster/test_plan_elsewhere.py::"
 MANIFEST = "tests/integration/test_bucket_manifest.py::"
 
+OUTAGES = "tests/faults/test_bucket_outages.py::"
+
 KNOWN = (
     Mutant(
         "a run takes any bucket of that name for that of its job",
@@ -79,6 +81,73 @@ KNOWN = (
         "self._files.is_gone(name)",
         "not self._files.has(name)",
         (f"{ELSEWHERE}test_page_that_is_no_listing",),
+    ),
+    Mutant(
+        "an outage of a bucket ends a run",
+        "a gateway that is started again, or SlowDown for five seconds, ends an overnight run with 4",
+        "Patience.__call__",
+        "not self._waits(error) or left <= 0",
+        "True",
+        (f"{OUTAGES}test_an_outage_in_the_midst_of_a_run_is_waited_for[503]",),
+    ),
+    Mutant(
+        "an answer of 503 is no outage",
+        "a bucket that says SlowDown for five seconds ends a run",
+        "refused",
+        "_down(text) is not None",
+        "False",
+        (f"{OUTAGES}test_an_outage_in_the_midst_of_a_run_is_waited_for[503]",),
+    ),
+    Mutant(
+        "a mistake in the command is waited for",
+        "an address with a typing error, which no name server knows, is told after 20 seconds",
+        "Patience._waits",
+        "self._first is None",
+        "True",
+        (
+            f"{OUTAGES}test_a_certificate_or_a_name_ends_a_run_at_once",
+            f"{OUTAGES}test_patience_has_an_end",
+        ),
+    ),
+    Mutant(
+        "a publisher that waits for a bucket is taken for dead",
+        "with a short --stall-timeout an answer that is late ends the run",
+        "_show_life",
+        "since is not None",
+        "False",
+        (f"{OUTAGES}test_a_publisher_that_waits_is_left_alone",),
+    ),
+    Mutant(
+        "a part that hangs is not sent again",
+        "one request without an answer costs a whole shard, or the run",
+        "_retries",
+        "min(3 * within, _LONGEST_RETRIES) if within > _ANSWER_WITHIN else within - 1",
+        "within - 1",
+        (f"{OUTAGES}test_a_request_that_hangs_is_sent_again[part]",),
+    ),
+    Mutant(
+        "a slow line is a fault",
+        "a part that takes longer than half a minute is sent again and again, and then the run ends",
+        "_open",
+        "max(sent // _SLOWEST_LINE, whole // _SLOWEST_STORE)",
+        "0",
+        (f"{OUTAGES}test_a_slow_line_that_goes_on_is_no_fault",),
+    ),
+    Mutant(
+        "a short range is read on from",
+        "verify asks a store that answers with too few bytes again for ever",
+        "BucketFiles._range",
+        "len(found) == length",
+        "True",
+        (f"{OUTAGES}test_a_range_that_is_short_is_an_error[7]",),
+    ),
+    Mutant(
+        "the owner of a plan ends in an outage",
+        "a bucket of a plan that does not answer for 45 seconds ends the job of a cluster",
+        "BucketLock.check",
+        "monotonic() > until or not pause(_LOOK_EVERY)",
+        "True",
+        (f"{OUTAGES}test_the_owner_of_a_plan_waits_for_its_bucket",),
     ),
     Mutant(
         "a bucket is reached as the environment says",

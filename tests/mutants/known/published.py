@@ -236,7 +236,7 @@ KNOWN = (
     Mutant(
         "a bucket that tells nothing takes nothing",
         "with credentials that may only put objects (HEAD answers 403) no shard is stored",
-        "Bucket.found",
+        "Bucket._found_once",
         "is_denied(error)",
         "False",
         (f"{BUCKET}test_credentials_that_may_only_put[moto]",),

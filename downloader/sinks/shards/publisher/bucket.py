@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from downloader.files.directory import Entry, open_home
-from downloader.sinks.bucket_store import BucketError, is_denied, lacks_conditions, open_bucket, translated
+from downloader.sinks.bucket_patience import Patience
+from downloader.sinks.bucket_store import BucketError, is_denied, lacks_conditions, open_bucket
 from downloader.sinks.shards.files import PUBLISHING, STATS
 from downloader.sinks.shards.jobs import PublisherSettings
 from downloader.sinks.shards.records import OtherFile, Ours
@@ -27,6 +28,7 @@ MD5: Final = "downloader-md5"
 _CHUNK: Final = 8 << 20
 _MOST_CHUNKS: Final = 10_000  # of an upload, in S3
 _AT_ONCE: Final = 2
+_USUAL: Final = 1 << 30  # of a shard
 _types: Final = {
     ".json": "application/json",
     ".tar": "application/x-tar",
@@ -37,16 +39,30 @@ _types: Final = {
 class Bucket:
     """See ``Place``. Temporary files, and copies of the stats, are in ``settings.home``.
 
-    ``store``: that of obstore, below the prefix. Raises BucketError.
+    ``store``: that of obstore, below the prefix, for requests without a body. ``patience``: each request is
+    sent with it. Raises BucketError.
     """
 
-    def __init__(self, settings: PublisherSettings) -> None:
+    def __init__(self, settings: PublisherSettings, patience: Patience) -> None:
         self.home = open_home(Path(settings.home))
         (self.home / STATS).make_directory()
         self.root = settings.root
+        self.patience = patience
         self.store = open_bucket(settings.root, settings.access)
+        self._access = settings.access
+        self._stores: dict[int, Any] = {}  # by the largest file they are for
         self._of_slice = settings.of_slice
         self._has_conditions = True
+
+    def store_for(self, size: int) -> Any:
+        """Return the store for a file of ``size`` bytes, which is sent or copied."""
+        largest = 0 if size <= _CHUNK else _USUAL
+        while largest and largest < size:
+            largest *= 2
+        if largest not in self._stores:
+            sent = _chunk(largest)
+            self._stores[largest] = open_bucket(self.root, self._access, sent=sent, whole=largest)
+        return self._stores[largest]
 
     def temporary(self, name: str) -> Entry:
         return self.home / f"{PUBLISHING}{name}"
@@ -55,7 +71,7 @@ class Bucket:
         return True
 
     def publish(self, path: Entry, name: str, md5: str, ours: Ours, existing: str) -> bool:
-        with path.reader() as file, translated():
+        with path.reader() as file:
             replaced = self._publish(file, name, md5, ours, existing)
         if path.name == self.temporary(name).name:
             path.unlink()
@@ -86,11 +102,14 @@ class Bucket:
 
     def put(self, path: Entry, name: str, md5: str) -> None:
         """Put a file, in place of an object of that name. Raises OSError, BucketError."""
-        with path.reader() as file, translated():
+        with path.reader() as file:
             self._put(file, name, md5 or md5_of_file(file))
 
     def _put(self, file: BinaryIO, name: str, digest: str, *, new: bool = False) -> bool:
         """Put ``file``; return False if ``new`` and there is an object of that name, or no such request."""
+        return self.patience(lambda: self._put_once(file, name, digest, new=new))
+
+    def _put_once(self, file: BinaryIO, name: str, digest: str, *, new: bool) -> bool:
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
@@ -99,11 +118,11 @@ class Bucket:
         more: Any = {"mode": "create", "use_multipart": False} if new else {}
         try:
             obstore.put(
-                self.store,
+                self.store_for(size),
                 name,
                 file,
                 attributes={MD5: digest, "Content-Type": _type(name)},
-                chunk_size=max(_CHUNK, size // _MOST_CHUNKS + 1),
+                chunk_size=_chunk(size),
                 max_concurrency=_AT_ONCE,
                 **more,
             )
@@ -121,6 +140,9 @@ class Bucket:
 
         Who may put objects need not have the right to look at them.
         """
+        return self.patience(lambda: self._found_once(name))
+
+    def _found_once(self, name: str) -> tuple[int, str] | None:
         import obstore
 
         try:
@@ -137,8 +159,7 @@ class Bucket:
         """Do nothing: who may put objects need not have the right to remove them. ``verify`` names it."""
 
     def has(self, file: OtherFile) -> bool:
-        with translated():
-            return self.found(file.name) == (file.size, file.md5)
+        return self.found(file.name) == (file.size, file.md5)
 
     def record(self, stats: bytes, name: str) -> None:
         path = self.temporary(name)
@@ -148,6 +169,11 @@ class Bucket:
 
     def published(self, name: str) -> ShardStats | None:
         return read_stats(self.home / STATS / name)
+
+
+def _chunk(size: int) -> int:
+    """Return how large the parts of a file of ``size`` bytes are."""
+    return max(_CHUNK, size // _MOST_CHUNKS + 1)
 
 
 def _type(name: str) -> str:

@@ -9,9 +9,10 @@ import contextlib
 import os
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
-from downloader.sinks.bucket_store import BucketError, is_denied, translated
+from downloader.sinks.bucket_store import BucketError, is_denied
 from downloader.sinks.shards.files import INDEX, SIZES
 from downloader.sinks.shards.publisher.bucket import MD5, Bucket
 from downloader.sinks.shards.staging import ATTEMPTS, missing_text
@@ -32,22 +33,20 @@ _digits = re.compile("[0-9]+").match
 
 def carry_out(task: BucketTask, bucket: Bucket, root: str) -> BucketAnswer:
     """Do what ``task`` says; return what it asks for. Raises BucketError, NameTaken."""
-    replaced = 0
-    with translated():
-        if task.do == "list":
-            return BucketAnswer(_names(bucket.store))
-        if task.do == "find":
-            return BucketAnswer(_dataset(bucket.store))
-        if task.do == "look":
-            return _published(bucket.store, task.files)
-        if task.do == "check":
-            _check(bucket.store)
-        if task.do == "move":
-            for name, md5 in task.files:
-                staged = f"{ATTEMPTS}/{task.names[0]}/{name}"
-                replaced += _move(bucket, staged, name, md5, root, task.existing)
-        for name in task.names:
-            _remove(bucket.store, name)
+    replaced, ask, store = 0, bucket.patience, bucket.store
+    if task.do == "list":
+        return BucketAnswer(ask(lambda: _names(store)))
+    if task.do == "find":
+        return BucketAnswer(ask(lambda: _dataset(store)))
+    if task.do == "look":
+        return ask(lambda: _published(store, task.files))
+    if task.do == "check":
+        ask(lambda: _check(store))
+    if task.do == "move":
+        for name, md5 in task.files:
+            replaced += _move(bucket, f"{ATTEMPTS}/{task.names[0]}/{name}", name, md5, root, task.existing)
+    for name in task.names:
+        ask(partial(_remove, store, name))
     return BucketAnswer(replaced=replaced)
 
 
@@ -169,6 +168,10 @@ def _move(bucket: Bucket, staged: str, name: str, md5: str, root: str, existing:
 
     If another process, or an earlier one, has done so, do nothing. Raises NameTaken.
     """
+    return bucket.patience(lambda: _move_once(bucket, staged, name, md5, root, existing))
+
+
+def _move_once(bucket: Bucket, staged: str, name: str, md5: str, root: str, existing: str) -> bool:
     import obstore
 
     store = bucket.store
@@ -180,9 +183,9 @@ def _move(bucket: Bucket, staged: str, name: str, md5: str, root: str, existing:
         if there is not None and not is_copied and existing != "replace":
             raise NameTaken(root, name)
         if size > _LARGEST_COPY:
-            _send_again(store, staged, name)
+            _send_again(bucket.store_for(size), staged, name)
         else:
-            obstore.copy(store, staged, name)
+            obstore.copy(bucket.store_for(size), staged, name)
     except FileNotFoundError:
         if not _is_there(store, name, md5):
             raise BucketError(missing_text(root, name)) from None

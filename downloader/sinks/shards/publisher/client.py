@@ -11,6 +11,7 @@ import os
 import socket
 import subprocess
 import threading
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -20,7 +21,7 @@ from downloader.core.bucket_place import is_bucket
 from downloader.core.frames import Unpacker, pack
 from downloader.errors import DestinationError
 from downloader.process import isolation, watching
-from downloader.sinks.shards.jobs import NotPublished, PublishedShard, PublisherSettings, ShardJob
+from downloader.sinks.shards.jobs import NotPublished, PublishedShard, PublisherSettings, ShardJob, Waiting
 
 __all__ = ["Publisher"]
 
@@ -29,13 +30,17 @@ _CHUNK = 64 << 10
 _ENDS_WITHIN = 5.0
 _LESS = "give more memory, or store with a smaller --shard-size or --shard-files and another -o"
 _encode = msgspec.msgpack.Encoder().encode
-_answers: Final[Any] = msgspec.msgpack.Decoder(PublishedShard | NotPublished)
+_answers: Final[Any] = msgspec.msgpack.Decoder(PublishedShard | NotPublished | Waiting)
 
 
 class Publisher:
-    """A publisher's process, which is started at the first job."""
+    """A publisher's process, which is started at the first job.
+
+    ``say``: gets what the user is to know while a job lasts, a line at a time.
+    """
 
     def __init__(self, settings: PublisherSettings) -> None:
+        self.say: Callable[[str], None] = _say_nothing
         self._settings = settings
         self._process: _Process | None = None
         self._turn = threading.Lock()
@@ -53,7 +58,7 @@ class Publisher:
                 try:
                     if self._process is None:
                         self._process = _Process(self._settings)
-                    answer = self._process.ask(job)
+                    answer = self._process.ask(job, self.say)
                 except OSError as error:
                     raise DestinationError(
                         f"the publisher of shards cannot be started: {error.strerror or error}; "
@@ -85,6 +90,10 @@ class Publisher:
             process.end(kill=self._turn.locked())
 
 
+def _say_nothing(text: str) -> None:
+    """Do nothing."""
+
+
 class _Died(Exception):
     """The process ended before it answered; the message says how."""
 
@@ -110,8 +119,8 @@ class _Process:
             theirs.close()
         self._first = pack(_encode(settings))
 
-    def ask(self, job: ShardJob) -> PublishedShard | NotPublished:
-        """Return the answer to ``job``. Raises _Died."""
+    def ask(self, job: ShardJob, say: Callable[[str], None]) -> PublishedShard | NotPublished:
+        """Return the answer to ``job``; ``say`` gets what it says before. Raises _Died."""
         watch = watching.Watch(self._process.pid, self._limit, patient=self._patient)
         left = memoryview(self._first + pack(_encode(job)))
         self._first = b""
@@ -132,8 +141,12 @@ class _Process:
             if not data:
                 break
             for frame in self._unpacker.feed(data):
-                answer: PublishedShard | NotPublished = _answers.decode(frame)
-                return answer
+                answer: PublishedShard | NotPublished | Waiting = _answers.decode(frame)
+                if not isinstance(answer, Waiting):
+                    return answer
+                watch.heard()
+                if answer.text:
+                    say(answer.text)
         raise _Died(self.end(kill=True))
 
     def end(self, *, kill: bool) -> str:

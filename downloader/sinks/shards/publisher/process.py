@@ -7,7 +7,9 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -20,8 +22,9 @@ from downloader.errors import ConfigError, DestinationError
 from downloader.files.directory import Directory as Home
 from downloader.files.directory import UnsafeFile, open_home
 from downloader.process.lifetime import die_with
+from downloader.sinks.bucket_patience import START, Patience, say_on_stderr
 from downloader.sinks.shards.files import INDEX, SIZES, STATS
-from downloader.sinks.shards.jobs import NotPublished, PublishedShard, PublisherSettings, ShardJob
+from downloader.sinks.shards.jobs import NotPublished, PublishedShard, PublisherSettings, ShardJob, Waiting
 from downloader.sinks.shards.publisher.bucket import Bucket, BucketError
 from downloader.sinks.shards.publisher.bucket_staging import carry_out
 from downloader.sinks.shards.publisher.part import PartError
@@ -32,6 +35,8 @@ from downloader.sinks.taken_names import NameTaken
 __all__ = ["serve", "serve_put", "serve_staging"]
 
 _CHUNK = 1 << 20
+_BEAT = 1.0
+_LONGEST_REQUEST = 1800.0  # with what obstore repeats of it; one that sends for longer is seen to read
 
 
 class _Hidden:
@@ -72,12 +77,21 @@ def serve() -> int:
     settings = msgspec.msgpack.decode(first, type=PublisherSettings)
     decode = msgspec.msgpack.Decoder(ShardJob).decode
     encode = msgspec.msgpack.Encoder().encode
+    turn = threading.Lock()
+
+    def send(answer: PublishedShard | NotPublished | Waiting) -> None:
+        with turn:
+            _send(answers, pack(encode(answer)))
+
+    patience = Patience(say=lambda text: send(Waiting(text)))
+    if is_bucket(settings.root):
+        threading.Thread(target=_show_life, args=(patience, send), daemon=True).start()
     place: Place | None = None
     home: Home | None = None
     for frame in frames:
         job = decode(frame)
         try:
-            place = place or _open(settings)
+            place = place or _open(settings, patience)
             home = home or open_home(Path(settings.home))
             answer = _answer(job, settings, place, home)
         except (ConfigError, DestinationError, OSError) as error:
@@ -87,7 +101,7 @@ def serve() -> int:
             answer = NotPublished(
                 job.number, f"cannot publish shard {job.number:05d} in {settings.root}: {error}"
             )
-        _send(answers, pack(encode(answer)))
+        send(answer)
         gc.collect()
     return 0
 
@@ -106,7 +120,7 @@ def serve_put() -> int:
     answers = os.dup(1)
     os.dup2(2, 1)
     try:
-        bucket = Bucket(settings)
+        bucket = Bucket(settings, Patience(say=say_on_stderr))
         for name in names:
             bucket.put(bucket.home / (name if name in (INDEX, SIZES) else f"{STATS}/{name}"), name, "")
     except OSError as error:
@@ -126,7 +140,9 @@ def serve_staging() -> int:
     os.dup2(2, 1)
     try:
         task = msgspec.msgpack.decode(second, type=BucketTask)
-        answer = carry_out(task, Bucket(settings), settings.root)
+        begins = task.do in ("check", "find")
+        patience = Patience(START) if begins else Patience(say=say_on_stderr)
+        answer = carry_out(task, Bucket(settings, patience), settings.root)
     except (OSError, BucketError, NameTaken) as error:
         failure = advice(error) if isinstance(error, OSError) else str(error)
         answer = BucketAnswer(failure=failure, lasting=getattr(error, "lasting", False))
@@ -136,10 +152,19 @@ def serve_staging() -> int:
     return 0
 
 
-def _open(settings: PublisherSettings) -> Place:
+def _open(settings: PublisherSettings, patience: Patience) -> Place:
     if not is_bucket(settings.root):
         return Directory(settings.root, settings.which)
-    return Bucket(settings)
+    return Bucket(settings, patience)
+
+
+def _show_life(patience: Patience, send: Callable[[Waiting], None]) -> None:
+    """Send a sign of life while a request is under way, which may take as long as it likes."""
+    while True:
+        time.sleep(_BEAT)
+        since = patience.since
+        if since is not None and time.monotonic() - since < _LONGEST_REQUEST:
+            send(Waiting())
 
 
 def _frames(descriptor: int) -> Iterator[bytes]:
