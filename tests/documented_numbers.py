@@ -90,7 +90,7 @@ NUMBERS: Final[dict[str, tuple[str, ...]]] = {
         "the system's function in {http.name_lookup._SystemLookup.most} threads",
         "c-ares has {http.name_lookup._CHANNELS:w} channels",
         "{http.name_lookup._CaresLookup.most} look-ups in progress get two each",
-        "A request whose connection is not open after {http.connection_pool.SLOW_TO_OPEN} s is *parked*",
+        "A request whose connection is not open after {http.connection_budget.SLOW_TO_OPEN} s is *parked*",
         "Up to {process.file_descriptors._MAX_AWAITED:,} requests may be parked",
         "has received less than {core.preemption.WORTH:b} in its allotment: "
         "{core.preemption._TIMES_USUAL:w} times what responses of the host or of all take that do end, "

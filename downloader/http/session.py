@@ -34,7 +34,8 @@ from downloader.core.robots import product_token
 from downloader.core.set_cookie import cookie_name
 from downloader.core.urls import login_of, sent_url
 from downloader.errors import FetchError
-from downloader.http.connection_pool import ConnectionBudget, UrllibConnection, pool_classes
+from downloader.http.connection_budget import ConnectionBudget
+from downloader.http.connection_pool import UrllibConnection, pool_classes
 from downloader.http.content_coding import accepted
 from downloader.http.cookies import Cookies, change_of, changed_names, cookie_line, what_came
 from downloader.http.dns import Resolver

@@ -10,7 +10,7 @@ import gevent
 from downloader.core.connection_limit import Climb, ConnectionLimit, Counters, adaptive, fixed
 from downloader.core.scheduler import Scheduler
 from downloader.core.worker_counts import Row, WorkerCounts, together
-from downloader.http.connection_pool import SLOW_TO_OPEN
+from downloader.http.connection_budget import SLOW_TO_OPEN
 from downloader.http.pipelined.client import PipelinedClient
 from downloader.http.task import FetchTask
 from downloader.process.cpu_demand import cpu_demand

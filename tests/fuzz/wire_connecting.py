@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.openweb.void import void
 from downloader.core.scheduler import Scheduler
-from downloader.http import connection_pool
+from downloader.http import connection_budget, connection_pool
 from downloader.http.connecting import alternate, connect
 from downloader.http.dns import Resolver
 from downloader.process.private_parts import unopened_connection
@@ -69,9 +69,9 @@ def test_requests_keep_their_slots_while_all_connections_are_slow_to_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Where the CPU is the limit, others in their place would make all slower."""
-    monkeypatch.setattr(connection_pool, "SLOW_TO_OPEN", 0.0)
+    monkeypatch.setattr(connection_budget, "SLOW_TO_OPEN", 0.0)
     schedule: Scheduler[Any] = Scheduler(2, 2, most_parked=2)
-    budget = connection_pool.ConnectionBudget(2, Resolver(lambda: NotImplemented, 1.0))
+    budget = connection_budget.ConnectionBudget(2, Resolver(lambda: NotImplemented, 1.0))
     budget.use_slots(schedule)
     budget.waiting_for[gevent.getcurrent()] = schedule.host("a")
     pool = connection_pool.pool_classes(budget)["http"]("a")
