@@ -53,7 +53,7 @@ _ENDED = re.compile(r"cannot schedule new futures after (interpreter )?shutdown"
 # What is raised where a connection fails, or the interpreter itself.
 _NETWORK = re.compile(
     r"(\w*\.)*(OSError|IOError|EnvironmentError|(Connection|BrokenPipe|Blocking|ChildProcess|Timeout|Permission"
-    r"|Interrupted|FileNotFound|Recursion|Memory)\w*|SystemExit|KeyboardInterrupt|error|herror|gaierror|timeout"
+    r"|Interrupted|FileNotFound|Recursion|Memory)\w*|error|herror|gaierror|timeout"
     r"|SSL\w*|LoopExit|BlockingSwitchOutError)|(ssl|OpenSSL|httpx2?|httpcore2?)\.[\w.]+"
 )
 _MACHINERY = re.compile(
@@ -70,9 +70,9 @@ def no_verdict(case: Case, cause: str) -> str:
         return why
     if why := _of_the_call(case, cause):
         return why
-    # A fetch that the user names is meant for the URL of the probe.
+    # A fetch that the user names is meant for the URL of the probe, though not always for its answer.
     if not case.question.target.command:
-        return ""
+        return _of_the_answer(case, cause)
     if case.observation.result.get("waited") and not case.errors:
         return _waited(case)
     if case.question.url or case.observation.result.get("foreign"):
@@ -95,6 +95,17 @@ def no_verdict(case: Case, cause: str) -> str:
             )
         return ""
     return f"the fetch of the probe failed with {_raised(case)}, and HTTPS did not. {_ADVICE}"
+
+
+def _of_the_answer(case: Case, cause: str) -> str:
+    """Return why a fetch that the user names failed with the answer that it got; "" where it got none."""
+    came = sum(each["requests"] for each in (case.observation.served or {}).values())
+    if cause != "unexplained" or not came or not case.errors or not all(map(is_provoked, case.errors)):
+        return ""
+    return (
+        f"the fetch failed with {_raised(case)} after the server of the probe had answered, and HTTPS did"
+        " not: no verdict. Let it take any answer, or name a URL whose answer it takes: --url URL"
+    )
 
 
 def _of_the_call(case: Case, cause: str) -> str:
@@ -173,7 +184,9 @@ def is_provoked(error: dict[str, object]) -> bool:
         return True
     if _CLIENTS.match(name) and last in _REFUSED:
         return True
-    if any(map(_of_the_network, _names(error))):
+    names = _names(error)
+    # The class of what ends a greenlet or the program says nothing of a connection: what led to it does.
+    if any(map(_of_the_network, names[1:] if error.get("ends") else names)):
         return False
     # Raised by the application's code, or by the probe's use of what the application gave it.
     return not stack or not _MACHINERY.search(str(stack[0][0]).replace("\\", "/"))

@@ -245,13 +245,12 @@ class Probe(object):
             try:
                 self._fetch(url)
                 failed = False
-            except self._gevent.GreenletExit:
-                raise
             except BaseException as error:
                 name = _name(error)
                 kinds[name] = kinds.get(name, 0) + 1
                 if len(errors) < _ERRORS:
-                    told = {"class": name, "text": _text(error), "stack": _raised(error)}
+                    told = {"class": name, "text": _text(error), "stack": _raised(error)}  # type: Dict[str, Any]
+                    told["ends"] = not isinstance(error, Exception)  # sys.exit(), gevent.Timeout
                     errors.append(dict(told, chain=_chain(error), called=not calling.is_of_call(error)))
             else:
                 done.append(clock() - began)

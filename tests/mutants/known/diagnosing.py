@@ -694,6 +694,47 @@ KNOWN = (
         ),
     ),
     Mutant(
+        "sys.exit() in a client is an error of HTTPS",
+        "HTTPS is said not to work in a program whose client ends it at an answer that it does not know",
+        "is_provoked",
+        "names[1:] if error.get('ends') else names",
+        "names if not error.get('ends') else ['SystemExit', 'OSError']",
+        (
+            f"{SCENARIO}[wants_another_answer/exit]",
+            f"{LIKE}test_end_that_the_program_raises_is_no_verdict_unless_a_connection_led_to_it",
+        ),
+    ),
+    Mutant(
+        "a gevent.Timeout of the program is an error of HTTPS",
+        "HTTPS is said not to work in a program whose client raises gevent.Timeout at an answer",
+        "is_provoked",
+        "names[1:] if error.get('ends') else names",
+        "names",
+        (
+            f"{SCENARIO}[wants_another_answer/timeout]",
+            f"{LIKE}test_end_that_the_program_raises_is_no_verdict_unless_a_connection_led_to_it",
+        ),
+    ),
+    Mutant(
+        "a greenlet that the client ends is not noticed",
+        "no request is said to have come back where a client raises GreenletExit at an answer",
+        "Probe._round.one",
+        "kinds[name] = kinds.get(name, 0) + 1",
+        "if isinstance(error, self._gevent.GreenletExit):\n    raise\nkinds[name] = kinds.get(name, 0) + 1",
+        (f"{SCENARIO}[wants_another_answer/kill]",),
+    ),
+    Mutant(
+        "what a named fetch makes of the answer is an error of HTTPS",
+        "HTTPS is said not to work where a fetch expects JSON of the probe's server",
+        "no_verdict",
+        "return _of_the_answer(case, cause)",
+        "return ''",
+        (
+            f"{SCENARIO}[wants_another_answer/named]",
+            f"{LIKE}test_fetch_that_a_person_names_may_fail_with_its_answer_alone",
+        ),
+    ),
+    Mutant(
         "a proxy that the program itself sets is asked for the probe's server",
         "there is no verdict of a program that sets HTTPS_PROXY and NO_PROXY itself",
         "leave_out_proxies",

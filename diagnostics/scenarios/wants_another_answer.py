@@ -1,0 +1,90 @@
+"""The client takes no answer of the probe's server: it ends the greenlet."""
+
+import contextlib
+import sys
+
+from gevent import monkey
+
+monkey.patch_all()
+
+import gevent
+import requests
+
+HOST = "https://localhost:9/"  # nothing listens there
+
+
+def give_up(kind):
+    if kind == "exit":
+        sys.exit("not an answer of our API")
+    if kind == "interrupt":
+        raise KeyboardInterrupt
+    if kind == "timeout":
+        raise gevent.Timeout(3)
+    if kind == "kill":
+        raise gevent.GreenletExit
+
+
+class Client(requests.Session):
+    def get(self, url):
+        response = super().get(url)
+        try:
+            return response.json()
+        except ValueError:
+            give_up(sys.argv[1])
+
+
+def fetch(url):
+    try:
+        return requests.get(url, timeout=30).json()
+    except ValueError:
+        sys.exit("not an answer of our API")
+
+
+def main():
+    client = Client()
+
+    def ask(number):
+        with contextlib.suppress(requests.ConnectionError):
+            client.get(HOST + str(number))
+
+    gevent.joinall([gevent.spawn(ask, number) for number in range(10)])
+
+
+if __name__ == "__main__":
+    main()
+
+
+PACKAGES = ["gevent", "requests"]
+PYTHONS = ["3"]
+RUNS = [
+    {
+        "name": "exit",
+        "COMMAND": ["python", "wants_another_answer.py", "exit"],
+        "EXPECT": {
+            "verdict": "none",
+            "error": "*failed with SystemExit: not an answer of our API (wants_another_answer.py:18)*--url URL*",
+        },
+    },
+    {
+        "name": "interrupt",
+        "COMMAND": ["python", "wants_another_answer.py", "interrupt"],
+        "EXPECT": {"verdict": "none", "error": "*failed with KeyboardInterrupt (wants*:20)*--url URL*"},
+    },
+    {
+        "name": "timeout",
+        "COMMAND": ["python", "wants_another_answer.py", "timeout"],
+        "EXPECT": {"verdict": "none", "error": "*failed with *Timeout: 3 seconds (wants*:22)*--url URL*"},
+    },
+    {
+        "name": "kill",
+        "COMMAND": ["python", "wants_another_answer.py", "kill"],
+        "EXPECT": {"verdict": "none", "error": "*failed with *GreenletExit (wants*:24)*--url URL*"},
+    },
+    {
+        "name": "named",
+        "EXPECT": {
+            "verdict": "none",
+            "error": "*failed with SystemExit*(wants*:40) after the server of the probe had answered*--url URL*",
+        },
+    },
+]
