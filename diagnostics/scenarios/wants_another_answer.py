@@ -1,6 +1,7 @@
-"""The client takes no answer of the probe's server: it ends the greenlet."""
+"""The client takes no answer of the probe's server: it ends the greenlet, or the process."""
 
 import contextlib
+import os
 import sys
 
 from gevent import monkey
@@ -22,6 +23,10 @@ def give_up(kind):
         raise gevent.Timeout(3)
     if kind == "kill":
         raise gevent.GreenletExit
+    if kind == "_exit":
+        os._exit(3)
+    if kind == "fork" and not os.fork():
+        os._exit(3)
 
 
 class Client(requests.Session):
@@ -62,29 +67,42 @@ RUNS = [
         "COMMAND": ["python", "wants_another_answer.py", "exit"],
         "EXPECT": {
             "verdict": "none",
-            "error": "*failed with SystemExit: not an answer of our API (wants_another_answer.py:18)*--url URL*",
+            "error": "*failed with SystemExit: not an answer of our API (wants_another_answer.py:19)*--url URL*",
         },
     },
     {
         "name": "interrupt",
         "COMMAND": ["python", "wants_another_answer.py", "interrupt"],
-        "EXPECT": {"verdict": "none", "error": "*failed with KeyboardInterrupt (wants*:20)*--url URL*"},
+        "EXPECT": {"verdict": "none", "error": "*failed with KeyboardInterrupt (wants*:21)*--url URL*"},
     },
     {
         "name": "timeout",
         "COMMAND": ["python", "wants_another_answer.py", "timeout"],
-        "EXPECT": {"verdict": "none", "error": "*failed with *Timeout: 3 seconds (wants*:22)*--url URL*"},
+        "EXPECT": {"verdict": "none", "error": "*failed with *Timeout: 3 seconds (wants*:23)*--url URL*"},
     },
     {
         "name": "kill",
         "COMMAND": ["python", "wants_another_answer.py", "kill"],
-        "EXPECT": {"verdict": "none", "error": "*failed with *GreenletExit (wants*:24)*--url URL*"},
+        "EXPECT": {"verdict": "none", "error": "*failed with *GreenletExit (wants*:25)*--url URL*"},
+    },
+    {
+        "name": "_exit",
+        "COMMAND": ["python", "wants_another_answer.py", "_exit"],
+        "EXPECT": {
+            "verdict": "none",
+            "error": "*ended while it was probed, by os._exit() at wants_another_answer.py:27*--url URL*",
+        },
+    },
+    {
+        "name": "fork",
+        "COMMAND": ["python", "wants_another_answer.py", "fork"],
+        "EXPECT": {"verdict": "concurrent"},
     },
     {
         "name": "named",
         "EXPECT": {
             "verdict": "none",
-            "error": "*failed with SystemExit*(wants*:40) after the server of the probe had answered*--url URL*",
+            "error": "*failed with SystemExit*(wants*:45) after the server of the probe had answered*--url URL*",
         },
     },
 ]

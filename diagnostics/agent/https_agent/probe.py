@@ -1,5 +1,6 @@
 """Measure N simultaneous fetches at two delays, what holds the hub, and where greenlets wait."""
 
+import os
 import re
 import sys
 
@@ -48,6 +49,7 @@ class Probe(object):
         # type: (Fetch, Dict[str, Any]) -> None
         gevent = _gevent()
         self._gevent = gevent
+        self._pid = os.getpid()
         self._sleep = sys.modules["gevent.hub"].sleep  # tests that are not to wait replace gevent.sleep
         self._fetch = fetch
         self._spec = spec
@@ -215,6 +217,20 @@ class Probe(object):
             greenlet = start()
             if greenlet is None:
                 return True
+        return False
+
+    def is_of(self, greenlet):
+        # type: (Any) -> bool
+        """Return whether ``greenlet`` is known to be one of a request, or to be started by such a one.
+
+        None is in a child that a request has forked.
+        """
+        if os.getpid() != self._pid:
+            return False
+        for _ in range(_STARTED):
+            if greenlet is None or greenlet in self.greenlets:
+                return greenlet is not None
+            greenlet = getattr(greenlet, "spawning_greenlet", lambda: None)()
         return False
 
     def _rests(self):

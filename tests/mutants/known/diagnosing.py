@@ -724,6 +724,22 @@ KNOWN = (
         (f"{SCENARIO}[wants_another_answer/kill]",),
     ),
     Mutant(
+        "os._exit() in a fetch of the probe waits for the end of the probe",
+        "a client that ends the process at an answer is said to wait for a lock, after 18 s",
+        "Agent._at_os_exit",
+        "self._is_in_probe()",
+        "False",
+        (f"{SCENARIO}[wants_another_answer/_exit]",),
+    ),
+    Mutant(
+        "a child that a fetch of the probe forks ends the process",
+        "a program whose client forks at each answer has no verdict",
+        "Probe.is_of",
+        "os.getpid() != self._pid",
+        "False",
+        (f"{SCENARIO}[wants_another_answer/fork]",),
+    ),
+    Mutant(
         "what a named fetch makes of the answer is an error of HTTPS",
         "HTTPS is said not to work where a fetch expects JSON of the probe's server",
         "no_verdict",
