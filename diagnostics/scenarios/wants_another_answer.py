@@ -1,8 +1,9 @@
-"""The client takes no answer of the probe's server: it ends the greenlet, or the process."""
+"""The client takes no answer of the probe's server: it ends the greenlet, or the process, or asks again."""
 
 import contextlib
 import os
 import sys
+import time
 
 from gevent import monkey
 
@@ -30,12 +31,16 @@ def give_up(kind):
 
 
 class Client(requests.Session):
+    tries = {"poll": 1000, "retry": 3}.get(sys.argv[-1], 1)
+
     def get(self, url):
-        response = super().get(url)
-        try:
-            return response.json()
-        except ValueError:
-            give_up(sys.argv[1])
+        for _ in range(self.tries):
+            response = super().get(url)
+            try:
+                return response.json()
+            except ValueError:
+                give_up(sys.argv[1])
+            time.sleep(0.5 if self.tries > 1 else 0)
 
 
 def fetch(url):
@@ -67,30 +72,30 @@ RUNS = [
         "COMMAND": ["python", "wants_another_answer.py", "exit"],
         "EXPECT": {
             "verdict": "none",
-            "error": "*failed with SystemExit: not an answer of our API (wants_another_answer.py:19)*--url URL*",
+            "error": "*failed with SystemExit: not an answer of our API (wants_another_answer.py:20)*--url URL*",
         },
     },
     {
         "name": "interrupt",
         "COMMAND": ["python", "wants_another_answer.py", "interrupt"],
-        "EXPECT": {"verdict": "none", "error": "*failed with KeyboardInterrupt (wants*:21)*--url URL*"},
+        "EXPECT": {"verdict": "none", "error": "*failed with KeyboardInterrupt (wants*:22)*--url URL*"},
     },
     {
         "name": "timeout",
         "COMMAND": ["python", "wants_another_answer.py", "timeout"],
-        "EXPECT": {"verdict": "none", "error": "*failed with *Timeout: 3 seconds (wants*:23)*--url URL*"},
+        "EXPECT": {"verdict": "none", "error": "*failed with *Timeout: 3 seconds (wants*:24)*--url URL*"},
     },
     {
         "name": "kill",
         "COMMAND": ["python", "wants_another_answer.py", "kill"],
-        "EXPECT": {"verdict": "none", "error": "*failed with *GreenletExit (wants*:25)*--url URL*"},
+        "EXPECT": {"verdict": "none", "error": "*failed with *GreenletExit (wants*:26)*--url URL*"},
     },
     {
         "name": "_exit",
         "COMMAND": ["python", "wants_another_answer.py", "_exit"],
         "EXPECT": {
             "verdict": "none",
-            "error": "*ended while it was probed, by os._exit() at wants_another_answer.py:27*--url URL*",
+            "error": "*ended while it was probed, by os._exit() at wants_another_answer.py:28*--url URL*",
         },
     },
     {
@@ -99,10 +104,23 @@ RUNS = [
         "EXPECT": {"verdict": "concurrent"},
     },
     {
+        "name": "poll",
+        "COMMAND": ["python", "wants_another_answer.py", "poll"],
+        "EXPECT": {
+            "verdict": "none",
+            "error": "*answered * requests of its client, which did not come back: it sleeps at wants*--url URL*",
+        },
+    },
+    {
+        "name": "retry",
+        "COMMAND": ["python", "wants_another_answer.py", "retry"],
+        "EXPECT": {"verdict": "concurrent", "cause": "rate-limit", "where": "wants_another_answer.py:*"},
+    },
+    {
         "name": "named",
         "EXPECT": {
             "verdict": "none",
-            "error": "*failed with SystemExit*(wants*:45) after the server of the probe had answered*--url URL*",
+            "error": "*failed with SystemExit*(wants*:50) after the server of the probe had answered*--url URL*",
         },
     },
 ]

@@ -8,6 +8,7 @@ from known.mutant import Mutant
 
 __all__ = ["KNOWN"]
 
+CAUSES = "tests/unit/test_diagnostics_causes.py::"
 CALLS = "tests/diagnostics/test_calls.py::"
 CALLING = "tests/unit/test_diagnostics_calling.py::"
 CLOCKS = "tests/diagnostics/test_clocks.py::"
@@ -738,6 +739,38 @@ KNOWN = (
         "os.getpid() != self._pid",
         "False",
         (f"{SCENARIO}[wants_another_answer/fork]",),
+    ),
+    Mutant(
+        "a client that sleeps until it gets another answer waits for a lock",
+        "HTTPS is said not to work in a program whose client asks again until it gets JSON",
+        "_of_another_answer",
+        "cause not in ('own-lock', 'unexplained') or not case.judgement.problem or case.errors",
+        "True",
+        (f"{CAUSES}test_client_that_was_answered_and_asks_again_or_sleeps_has_no_verdict",),
+    ),
+    Mutant(
+        "who polls a lock counts as answered",
+        "greenlets that poll a lock, of which one has got an answer, have no verdict",
+        "_of_another_answer",
+        "many if sleeps else _AGAIN * many",
+        "1 if sleeps else _AGAIN * many",
+        (f"{CAUSES}test_client_that_was_answered_and_asks_again_or_sleeps_has_no_verdict",),
+    ),
+    Mutant(
+        "one greenlet that sleeps polls a lock",
+        "a client that sleeps is told to let go of a lock that it has not",
+        "own_lock",
+        "polls if polls and polls['most'] > 1 else parked",
+        "polls or parked",
+        (f"{CAUSES}test_a_greenlet_that_sleeps_alone_waits_for_no_other",),
+    ),
+    Mutant(
+        "who sleeps after an answer is said to space its requests out",
+        "a client that asks three times for JSON is said to keep to a rate",
+        "rate_limit",
+        "served.chain >= _AGAIN",
+        "False",
+        (f"{CAUSES}test_sleep_between_the_requests_of_a_fetch_may_be_for_the_answer",),
     ),
     Mutant(
         "what a named fetch makes of the answer is an error of HTTPS",
