@@ -33,7 +33,7 @@ from diagnostics.output_errors import error_in
 from diagnostics.processes import Processes, end_all, is_alive
 from diagnostics.redaction import note_environment, quoted, redact
 from diagnostics.set_up import SetUp
-from diagnostics.source_places import absolute, here, is_own, line_of, where
+from diagnostics.source_places import absolute, ending, here, is_own, line_of, where
 from diagnostics.standard_input import AT_A_TERMINAL
 from diagnostics.unpacking import agent_in, is_packed
 from downloader.config.system_authorities import read_system_authorities
@@ -620,6 +620,13 @@ class _Watch:
                 f"{target.shown}: its TLS connections ({at}) are those of an event loop (asyncio), which"
                 " is none of gevent's, and there are no others: no verdict. Name a fetch that greenlets"
                 " call: --app MODULE:CALLABLE"
+            )
+        if report["stage"] == "ended":
+            at = ending("at", where(report["spot"], report["facts"]))
+            advice = "" if self._question.url else ". Name a URL whose answer it takes: --url URL"
+            return ProbeError(
+                f"{target.shown}: the process ended while it was probed, by os._exit(){at}"
+                f"{self._last_output()}{advice}"
             )
         if report["stage"] == "target":
             return UsageError(f"--app {target.app}: {text}")

@@ -16,6 +16,11 @@ __all__ = ["failed_before", "no_request", "queued_at_opening", "rate_limit", "sm
 
 _TAKEN_FOR = re.compile(r"(FileNotFoundError|IOError|gaierror): .*'https://")
 _MOST = 0.8  # of the requests
+_AGAIN = 1.5  # requests of one fetch, on average
+_ASKS_AGAIN = (
+    "It may sleep after an answer that it does not take, as that of the probe's server, or keep to a\n"
+    "rate. That is no fault. With --url URL another server answers."
+)
 _BEFORE = "the requests overlap, and greenlets wait for each other before them"
 _NOT_AROUND = (
     "What they wait for is around something else than the requests: the lock of a token, say. That is no\n"
@@ -32,6 +37,8 @@ def rate_limit(case: Case) -> Found | None:
     lined = queued(case.observation.result, case.question.requests, case.judgement.concurrency)
     behind = case.own_frame(lined["stack"]) if lined else None
     others = f"{lined['most']} greenlets waited for each other{case.at(behind)}" if lined else ""
+    served = case.judgement.served
+    again = served is not None and served.chain >= _AGAIN
     how = "with a server of ours the time does not grow with its delay either"
     how = (how if case.observation.paced else "") if case.question.url else "however long the server does"
     return Found(
@@ -41,6 +48,10 @@ def rate_limit(case: Case) -> Found | None:
             others,
             case.served_line(),
         ],
+        "each fetch makes several requests, and the program itself sleeps before some of them"
+        if again
+        else "",
+        _ASKS_AGAIN if again else "",
     )
 
 

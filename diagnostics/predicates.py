@@ -366,8 +366,9 @@ def own_lock(case: Case) -> Found | None:
         return None
     opening = case.judgement.queue if case.judgement.delay == 0 else None
     parked = case.parked_in(in_turn if opening is None else opening.stack.__eq__)
-    # A lock that is polled, with a sleep in between, counts as well.
-    parked = parked or case.parked_in(in_sleep)
+    # A lock that is polled, with a sleep in between, counts as well; one that sleeps alone polls none.
+    polls = case.parked_in(in_sleep) if parked is None else None
+    parked = polls if polls and polls["most"] > 1 else parked
     if parked is None:
         return None
     spot = case.user_frame(parked["stack"])
@@ -376,10 +377,12 @@ def own_lock(case: Case) -> Found | None:
     spot = spot or case.own_frame(parked["stack"])
     for_them = " in a gevent.threadpool.ThreadPool" if case.in_threads else ""
     summary = _kind_of_turn(case, parked["stack"])
+    many = parked["most"]
+    who = f"{many} greenlets waited for each other" if many > 1 else "one greenlet waited"
     return Found(
         case.where(spot),
         [
-            f"{parked['most']} greenlets waited for each other{for_them}{case.at(spot)}",
+            f"{who}{for_them}{case.at(spot)}",
             _at(case, parked),
             case.served_line(),
         ],

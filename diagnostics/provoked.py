@@ -10,11 +10,15 @@ import re
 
 from diagnostics.agent.https_agent.probe import timed_out
 from diagnostics.evidence import Case
+from diagnostics.source_places import ending
+from diagnostics.waits import asleep
 
 __all__ = ["is_provoked", "no_verdict"]
 
 _FETCH = "Name a fetch: --app MODULE:CALLABLE"
 _ADVICE = "Name a URL that it accepts (--url URL), or a fetch (--app MODULE:CALLABLE)"
+_TAKES = "Name a URL whose answer it takes: --url URL"
+_AGAIN = 3  # requests of one fetch, from which on it is said to ask again and again
 # Of requests and urllib3: the URL, the proxy or the content of the response is refused.
 _REFUSED = {
     "ContentDecodingError",
@@ -53,7 +57,7 @@ _ENDED = re.compile(r"cannot schedule new futures after (interpreter )?shutdown"
 # What is raised where a connection fails, or the interpreter itself.
 _NETWORK = re.compile(
     r"(\w*\.)*(OSError|IOError|EnvironmentError|(Connection|BrokenPipe|Blocking|ChildProcess|Timeout|Permission"
-    r"|Interrupted|FileNotFound|Recursion|Memory)\w*|SystemExit|KeyboardInterrupt|error|herror|gaierror|timeout"
+    r"|Interrupted|FileNotFound|Recursion|Memory)\w*|error|herror|gaierror|timeout"
     r"|SSL\w*|LoopExit|BlockingSwitchOutError)|(ssl|OpenSSL|httpx2?|httpcore2?)\.[\w.]+"
 )
 _MACHINERY = re.compile(
@@ -66,13 +70,11 @@ def no_verdict(case: Case, cause: str) -> str:
     """Return why nothing is known of HTTPS though the fetch failed for ``cause``; "" where it is known."""
     if case.judgement.verdict != "error":
         return ""
-    if why := _of_the_server(case, cause):
+    if why := _of_the_server(case, cause) or _of_the_call(case, cause) or _of_another_answer(case, cause):
         return why
-    if why := _of_the_call(case, cause):
-        return why
-    # A fetch that the user names is meant for the URL of the probe.
+    # A fetch that the user names is meant for the URL of the probe, though not always for its answer.
     if not case.question.target.command:
-        return ""
+        return _of_the_answer(case, cause)
     if case.observation.result.get("waited") and not case.errors:
         return _waited(case)
     if case.question.url or case.observation.result.get("foreign"):
@@ -95,6 +97,43 @@ def no_verdict(case: Case, cause: str) -> str:
             )
         return ""
     return f"the fetch of the probe failed with {_raised(case)}, and HTTPS did not. {_ADVICE}"
+
+
+def _of_another_answer(case: Case, cause: str) -> str:
+    """Return that the client was answered, and sleeps or asks again instead of returning; "" otherwise.
+
+    What waits for a lock, or for its request, was not answered as often as it was called.
+    """
+    if cause not in ("own-lock", "unexplained") or not case.judgement.problem or case.errors:
+        return ""
+    rounds = case.observation.result["rounds"]
+    ended = {each["run"] for each in rounds}
+    going = [each for run, each in (case.observation.served or {}).items() if run not in ended]
+    answered = sum(each["requests"] - sum(span[2] is None for span in each["spans"]) for each in going)
+    many = case.question.requests if rounds else 1
+    sleeps = asleep(case.observation.result)
+    if answered < (many if sleeps else _AGAIN * many):
+        return ""
+    waits = sleeps or (case.parked[0] if case.parked else None)
+    at = ending("at", case.where(case.own_frame(waits["stack"])) if waits else "")
+    does = "it sleeps" if sleeps else "it asks again"
+    what = "a request" if answered == 1 else f"{answered} requests"
+    return (
+        f"the server of the probe answered {what} of its client, which did not come back: {does}{at}."
+        " It may want another answer: no verdict."
+        f" {_ADVICE if case.question.target.command else _TAKES}"
+    )
+
+
+def _of_the_answer(case: Case, cause: str) -> str:
+    """Return why a fetch that the user names failed with the answer that it got; "" where it got none."""
+    came = sum(each["requests"] for each in (case.observation.served or {}).values())
+    if cause != "unexplained" or not came or not case.errors or not all(map(is_provoked, case.errors)):
+        return ""
+    return (
+        f"the fetch failed with {_raised(case)} after the server of the probe had answered, and HTTPS did"
+        " not: no verdict. Let it take any answer, or name a URL whose answer it takes: --url URL"
+    )
 
 
 def _of_the_call(case: Case, cause: str) -> str:
@@ -173,7 +212,9 @@ def is_provoked(error: dict[str, object]) -> bool:
         return True
     if _CLIENTS.match(name) and last in _REFUSED:
         return True
-    if any(map(_of_the_network, _names(error))):
+    names = _names(error)
+    # The class of what ends a greenlet or the program says nothing of a connection: what led to it does.
+    if any(map(_of_the_network, names[1:] if error.get("ends") else names)):
         return False
     # Raised by the application's code, or by the probe's use of what the application gave it.
     return not stack or not _MACHINERY.search(str(stack[0][0]).replace("\\", "/"))

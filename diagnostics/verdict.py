@@ -157,7 +157,7 @@ def _measured(question: Question, seen: Observation) -> Judgement:
     best = min(pairs, key=lambda each: each.slope, default=None)
     delay, slope, wall = _growth(question, rounds, measured, best)
     errors = [text for each in reversed(rounds) for text in each["first"]]
-    error = f"{errors[0]['class']}: {_one_line(errors[0]['text'])}" if errors else ""
+    error = ": ".join(filter(None, (errors[0]["class"], _one_line(errors[0]["text"])))) if errors else ""
     done = sum(each["done"] for each in measured)
     failed = sum(each["errors"] for each in measured)
     served = best.served if best else None

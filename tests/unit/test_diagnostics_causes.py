@@ -13,8 +13,9 @@ from diagnostics.causes import explain
 from diagnostics.evidence import Case
 from diagnostics.examine import diagnose
 from diagnostics.model import Diagnosis, Observation, Question, Remedy, Target
+from diagnostics.provoked import no_verdict
 from diagnostics.report import show
-from diagnostics.verdict import judge
+from diagnostics.verdict import Judgement, Served, judge
 
 ASK = Question(Target(app="app:fetch"), requests=10, delay=0.2)
 PATCHED = dict.fromkeys(("socket", "ssl", "select", "time", "thread", "dns"), True)
@@ -290,3 +291,77 @@ def test_remedy_that_could_not_be_tried_is_not_said_to_have_been():
         show(ASK, replace(found, remedies=[], tried=tried), Console(file=text, width=200), True, False)
         assert told in text.getvalue()
         assert f"\n{row} " in text.getvalue()
+
+
+SLEEPS = [["/py/lib/python3.11/site-packages/gevent/hub.py", 166, "sleep"], ["/proj/app.py", 4, "get"]]
+READS = [["/py/lib/python3.11/ssl.py", 1, "read"], ["/proj/app.py", 3, "get"]]
+WAITS = [["/proj/app.py", 5, "get"]]
+ROUND: dict[str, Any] = {"run": "1-0", "requests": 1, "first": []}
+
+
+def never_back(answered: int, going: int, stack: list[Any], rounds: list[Any]) -> Case:
+    """Return the case of a client that does not come back, which the server answered so often."""
+    parked = {"stack": stack, "seconds": 8.0, "during": 8.0, "most": 10 if rounds else 1}
+    result = {"problem": "nothing more came within 9 s", "parked": [parked], "rounds": rounds}
+    spans = [[0, 1.0, 1.1]] * answered + [[0, 1.0, None]] * going
+    found = replace(
+        observation(result), served={f"1-{len(rounds)}": {"requests": answered + going, "spans": spans}}
+    )
+    ask = replace(ASK, target=Target(command=("python", "app.py")))
+    return Case(ask, found, Judgement("error", 0.0, 0.2, 0.0, 0.0, 0.0, problem=result["problem"]))
+
+
+@pytest.mark.parametrize(
+    ("answered", "going", "stack", "rounds", "said"),
+    [
+        (
+            1,
+            0,
+            SLEEPS,
+            [],
+            "answered a request of its client, which did not come back: it sleeps at app.py:4",
+        ),
+        (9, 0, SLEEPS, [], "answered 9 requests of its client"),
+        (99, 1, READS, [], "answered 99 requests of its client, which did not come back: it asks again at"),
+        (10, 0, SLEEPS, [ROUND], "answered 10 requests"),
+        (9, 1, SLEEPS, [ROUND], ""),  # one of them has a lock, perhaps, for which the others poll
+        (0, 1, SLEEPS, [], ""),
+        (1, 0, READS, [], ""),
+        (1, 0, WAITS, [], ""),
+    ],
+)
+def test_client_that_was_answered_and_asks_again_or_sleeps_has_no_verdict(
+    answered, going, stack, rounds, said
+):
+    case = never_back(answered, going, stack, rounds)
+    for code in ("own-lock", "unexplained"):
+        why = no_verdict(case, code)
+        assert bool(why) == bool(said)
+        assert said in why
+        assert "--url URL" in why or not said
+    assert no_verdict(case, "dns-pool") == ""
+
+
+def test_a_greenlet_that_sleeps_alone_waits_for_no_other():
+    alone = never_back(0, 0, SLEEPS, [])
+    assert explain(alone)[0][0].code == "unexplained"
+    several = explain(never_back(0, 0, SLEEPS, [ROUND]))[0][0]
+    assert (several.code, several.evidence[0]) == (
+        "own-lock",
+        "10 greenlets waited for each other at app.py:4",
+    )
+    lock = explain(never_back(0, 0, WAITS, []))[0][0]
+    assert (lock.code, lock.evidence[0]) == ("own-lock", "one greenlet waited at app.py:5")
+
+
+@pytest.mark.parametrize(("requests", "again"), [(10, False), (30, True)])
+def test_sleep_between_the_requests_of_a_fetch_may_be_for_the_answer(requests, again):
+    parked = {"stack": SLEEPS, "seconds": 80.0, "during": 8.0, "most": 10}
+    served = Served(requests, 10, 3.0, 10, 0.0)
+    judgement = Judgement("concurrent", 2.0, 0.2, 1.0, 0.0, 0.0, limit="rate-limit", served=served)
+    cause = explain(Case(ASK, observation({"parked": [parked]}), judgement))[0][0]
+    assert cause.code == "rate-limit"
+    assert ("makes several requests" in cause.summary, "an answer that" in cause.explanation) == (
+        again,
+        again,
+    )

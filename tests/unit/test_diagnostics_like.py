@@ -443,6 +443,39 @@ def test_error_that_the_probe_provokes_is_no_verdict(
     assert no_verdict(case, "patched-too-late") == ""
 
 
+@pytest.mark.parametrize(
+    ("name", "stack", "chain", "provoked"),
+    [
+        ("SystemExit", OWN, ["requests.JSONDecodeError"], True),
+        ("KeyboardInterrupt", OWN, [], True),
+        ("gevent.timeout.Timeout", OWN, [], True),
+        ("gevent.timeout.Timeout", [("/site-packages/gevent/hub.py", 7, "switch")], [], False),
+        ("SystemExit", OWN, ["requests.SSLError", "ssl.SSLError"], False),
+    ],
+)
+@pytest.mark.parametrize("target", [Target(command=("python", "app.py")), Target(app="app:fetch")])
+def test_end_that_the_program_raises_is_no_verdict_unless_a_connection_led_to_it(
+    target: Target, name: str, stack: Any, chain: Any, provoked: bool
+) -> None:
+    error = {"class": name, "text": "", "stack": stack, "chain": chain, "ends": True}
+    result = {"rounds": [{"first": [error]}], "parked": [], "held": []}
+    facts = {"patched": {}, "own_files": ["/proj/app.py"], "started": "/proj"}
+    seen = Observation(result, {}, facts, {"1-0": {"requests": 1}})
+    case = Case(Question(target), seen, Judgement("error", 0.1, 0.2, 0.0, 0.0, 0.0, error=name))
+    assert bool(no_verdict(case, "unexplained")) == provoked
+
+
+@pytest.mark.parametrize(("served", "known"), [({"1-0": {"requests": 1}}, False), ({}, True)])
+def test_fetch_that_a_person_names_may_fail_with_its_answer_alone(served: Any, known: bool) -> None:
+    error = {"class": "ValueError", "text": "unexpected", "stack": OWN, "chain": []}
+    result = {"rounds": [{"first": [error]}], "parked": [], "held": []}
+    facts = {"patched": {}, "own_files": ["/proj/app.py"], "started": "/proj"}
+    seen = Observation(result, {}, facts, served)
+    judgement = Judgement("error", 0.1, 0.2, 0.0, 0.0, 0.0, error="ValueError: unexpected")
+    case = Case(Question(Target(app="app:fetch")), seen, judgement)
+    assert (no_verdict(case, "unexplained") == "") == known
+
+
 @pytest.mark.parametrize("url", ["", "https://localhost:1/"])
 @pytest.mark.parametrize(
     ("target", "called", "stack", "advised"),

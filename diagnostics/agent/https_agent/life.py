@@ -263,6 +263,7 @@ class Agent(object):
             return
         self.tell("ready")
         remedies.reach("fetch")
+        self._note_os_exit()
         self.measure(fetch, name)
 
     def _set_up_style(self, name, options):
@@ -301,7 +302,7 @@ class Agent(object):
             self._note_forks()
         self.record.on_import["gevent"] = lambda module: self.tell("gevent")
         self.record.on_import["multiprocessing.util"] = self._note_ends
-        wrapping.wrap(os, "_exit", lambda frame, arguments: self._at_os_exit())
+        self._note_os_exit()
         choice.note_overseers(self.record.on_import)
         self.tell("hello", argv=_argv(), forked=False)
 
@@ -323,19 +324,33 @@ class Agent(object):
         """Catch the exit of a process of multiprocessing, which does not run ``atexit``."""
         wrapping.wrap(module, "_exit_function", lambda frame, arguments: self._at_exit())
 
-    def _at_os_exit(self):
+    def _note_os_exit(self):
         # type: () -> None
+        wrapping.wrap(os, "_exit", lambda frame, arguments: self._at_os_exit(frame))
+
+    def _at_os_exit(self, frame):
+        # type: (Optional[FrameType]) -> None
         """Handle ``os._exit``, with which a forked child often ends without ``atexit``.
 
         A child that failed to execute another program, or that started a daemon, ends in the same way, but
-        has tried no HTTPS.
+        has tried no HTTPS. A client that does not like the probe's answer may end its process so, too.
         """
+        if self._is_in_probe():
+            self.failed("ended", "", spot=frames.user(frame) or frames.caller(frame))
+            return
+        if "command" not in self.spec["target"]:
+            return
         if self._connected or choice.never_serves():
             self._at_exit()
             return
         news = variables.news()
         if news:
             self.tell("leaves", environment=news)
+
+    def _is_in_probe(self):
+        # type: () -> bool
+        """Return whether a fetch of the probe is what runs, which cannot wait for the end of the probe."""
+        return self._running is not None and self._running.is_of(choice.current())
 
     def _heed_fork(self):
         # type: () -> None
@@ -520,7 +535,7 @@ class Agent(object):
 
     def _at_exit(self):
         # type: () -> None
-        if self._begun and self._pause is not None:
+        if self._begun and self._pause is not None and not self._is_in_probe():
             self._pause.let_end()
         if self._begun:
             return  # it was more than looked at

@@ -1,5 +1,6 @@
 """Measure N simultaneous fetches at two delays, what holds the hub, and where greenlets wait."""
 
+import os
 import re
 import sys
 
@@ -48,6 +49,7 @@ class Probe(object):
         # type: (Fetch, Dict[str, Any]) -> None
         gevent = _gevent()
         self._gevent = gevent
+        self._pid = os.getpid()
         self._sleep = sys.modules["gevent.hub"].sleep  # tests that are not to wait replace gevent.sleep
         self._fetch = fetch
         self._spec = spec
@@ -217,6 +219,20 @@ class Probe(object):
                 return True
         return False
 
+    def is_of(self, greenlet):
+        # type: (Any) -> bool
+        """Return whether ``greenlet`` is known to be one of a request, or to be started by such a one.
+
+        None is in a child that a request has forked.
+        """
+        if os.getpid() != self._pid:
+            return False
+        for _ in range(_STARTED):
+            if greenlet is None or greenlet in self.greenlets:
+                return greenlet is not None
+            greenlet = getattr(greenlet, "spawning_greenlet", lambda: None)()
+        return False
+
     def _rests(self):
         # type: () -> bool
         """Return whether the first fetch has only slept or served, while the hub ran, and not connected."""
@@ -245,13 +261,12 @@ class Probe(object):
             try:
                 self._fetch(url)
                 failed = False
-            except self._gevent.GreenletExit:
-                raise
             except BaseException as error:
                 name = _name(error)
                 kinds[name] = kinds.get(name, 0) + 1
                 if len(errors) < _ERRORS:
-                    told = {"class": name, "text": _text(error), "stack": _raised(error)}
+                    told = {"class": name, "text": _text(error), "stack": _raised(error)}  # type: Dict[str, Any]
+                    told["ends"] = not isinstance(error, Exception)  # sys.exit(), gevent.Timeout
                     errors.append(dict(told, chain=_chain(error), called=not calling.is_of_call(error)))
             else:
                 done.append(clock() - began)

@@ -29,7 +29,8 @@ COVERED = {
     # client_for_each/thread and /context, client_of_one_host/adapter, holds_a_client/argument and /asleep,
     # holds_what_the_probe_needs/login, session_of_another_shape/answer,
     # context_for_several_connections/set once, handlers_of_botocore/none and /after-call,
-    # refuses_the_probe, calls_that_do_not_fit/strict, /pool, /signed and /computing
+    # refuses_the_probe, calls_that_do_not_fit/strict, /pool, /signed and /computing,
+    # wants_another_answer/exit
     "": {
         "adapters_of_an_idle_program/wide",
         "calls_that_do_not_fit/manager",
@@ -77,6 +78,7 @@ COVERED = {
         "turns_in_a_package/decorated",
         "turns_in_a_package/semaphore",
         "turns_around_requests/semaphore",
+        "wants_another_answer/poll",
     },
     "blocking-call": {  # sleep_from_before, handlers_of_botocore/before-send
         "blocking_callback",
@@ -130,7 +132,7 @@ COVERED = {
         "sockets_and_ssl_only_injected",
     },
     "pyopenssl-vendored-copy": {"copy_in_the_project"},  # vendored_copy
-    "rate-limit": {"rate_limited/chosen"},  # rate_limited/demanded
+    "rate-limit": {"rate_limited/chosen", "wants_another_answer/retry"},  # rate_limited/demanded
 }
 OFFLINE = [
     each

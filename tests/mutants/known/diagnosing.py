@@ -8,6 +8,7 @@ from known.mutant import Mutant
 
 __all__ = ["KNOWN"]
 
+CAUSES = "tests/unit/test_diagnostics_causes.py::"
 CALLS = "tests/diagnostics/test_calls.py::"
 CALLING = "tests/unit/test_diagnostics_calling.py::"
 CLOCKS = "tests/diagnostics/test_clocks.py::"
@@ -691,6 +692,95 @@ KNOWN = (
         (
             f"{SCENARIO}[refuses_the_probe/table]",
             f"{LIKE}test_error_that_the_probe_provokes_is_no_verdict",
+        ),
+    ),
+    Mutant(
+        "sys.exit() in a client is an error of HTTPS",
+        "HTTPS is said not to work in a program whose client ends it at an answer that it does not know",
+        "is_provoked",
+        "names[1:] if error.get('ends') else names",
+        "names if not error.get('ends') else ['SystemExit', 'OSError']",
+        (
+            f"{SCENARIO}[wants_another_answer/exit]",
+            f"{LIKE}test_end_that_the_program_raises_is_no_verdict_unless_a_connection_led_to_it",
+        ),
+    ),
+    Mutant(
+        "a gevent.Timeout of the program is an error of HTTPS",
+        "HTTPS is said not to work in a program whose client raises gevent.Timeout at an answer",
+        "is_provoked",
+        "names[1:] if error.get('ends') else names",
+        "names",
+        (
+            f"{SCENARIO}[wants_another_answer/timeout]",
+            f"{LIKE}test_end_that_the_program_raises_is_no_verdict_unless_a_connection_led_to_it",
+        ),
+    ),
+    Mutant(
+        "a greenlet that the client ends is not noticed",
+        "no request is said to have come back where a client raises GreenletExit at an answer",
+        "Probe._round.one",
+        "kinds[name] = kinds.get(name, 0) + 1",
+        "if isinstance(error, self._gevent.GreenletExit):\n    raise\nkinds[name] = kinds.get(name, 0) + 1",
+        (f"{SCENARIO}[wants_another_answer/kill]",),
+    ),
+    Mutant(
+        "os._exit() in a fetch of the probe waits for the end of the probe",
+        "a client that ends the process at an answer is said to wait for a lock, after 18 s",
+        "Agent._at_os_exit",
+        "self._is_in_probe()",
+        "False",
+        (f"{SCENARIO}[wants_another_answer/_exit]",),
+    ),
+    Mutant(
+        "a child that a fetch of the probe forks ends the process",
+        "a program whose client forks at each answer has no verdict",
+        "Probe.is_of",
+        "os.getpid() != self._pid",
+        "False",
+        (f"{SCENARIO}[wants_another_answer/fork]",),
+    ),
+    Mutant(
+        "a client that sleeps until it gets another answer waits for a lock",
+        "HTTPS is said not to work in a program whose client asks again until it gets JSON",
+        "_of_another_answer",
+        "cause not in ('own-lock', 'unexplained') or not case.judgement.problem or case.errors",
+        "True",
+        (f"{CAUSES}test_client_that_was_answered_and_asks_again_or_sleeps_has_no_verdict",),
+    ),
+    Mutant(
+        "who polls a lock counts as answered",
+        "greenlets that poll a lock, of which one has got an answer, have no verdict",
+        "_of_another_answer",
+        "many if sleeps else _AGAIN * many",
+        "1 if sleeps else _AGAIN * many",
+        (f"{CAUSES}test_client_that_was_answered_and_asks_again_or_sleeps_has_no_verdict",),
+    ),
+    Mutant(
+        "one greenlet that sleeps polls a lock",
+        "a client that sleeps is told to let go of a lock that it has not",
+        "own_lock",
+        "polls if polls and polls['most'] > 1 else parked",
+        "polls or parked",
+        (f"{CAUSES}test_a_greenlet_that_sleeps_alone_waits_for_no_other",),
+    ),
+    Mutant(
+        "who sleeps after an answer is said to space its requests out",
+        "a client that asks three times for JSON is said to keep to a rate",
+        "rate_limit",
+        "served.chain >= _AGAIN",
+        "False",
+        (f"{CAUSES}test_sleep_between_the_requests_of_a_fetch_may_be_for_the_answer",),
+    ),
+    Mutant(
+        "what a named fetch makes of the answer is an error of HTTPS",
+        "HTTPS is said not to work where a fetch expects JSON of the probe's server",
+        "no_verdict",
+        "return _of_the_answer(case, cause)",
+        "return ''",
+        (
+            f"{SCENARIO}[wants_another_answer/named]",
+            f"{LIKE}test_fetch_that_a_person_names_may_fail_with_its_answer_alone",
         ),
     ),
     Mutant(
