@@ -40,6 +40,21 @@ _MACHINERY = (
     "urllib2",
     "urllib3",
 )
+# What opens a connection and writes to it: below it nothing is called with arguments of the probe's.
+_CONNECTS = (
+    "OpenSSL",
+    "gevent._socket3",
+    "gevent._socketcommon",
+    "gevent.ssl",
+    "http.client",
+    "httpcore",
+    "httpcore2",
+    "httplib",
+    "socket",
+    "ssl",
+    "urllib3.connection",
+    "urllib3.util",
+)
 _MARK = "_https_agent_call"
 
 
@@ -128,7 +143,8 @@ def _refused(error, client):
     trace, seen = sys.exc_info()[2], error
     for _ in range(_CHAIN):
         found = _DOES_NOT_FIT.search(str(seen)) if isinstance(seen, TypeError) else None
-        if found is not None and _is_called(_innermost(getattr(seen, "__traceback__", trace)), client):
+        raised = getattr(seen, "__traceback__", trace)
+        if found is not None and _is_called(_innermost(raised), client) and not _is_of_connection(raised):
             return found.group("name") or found.group("invalid") or ""
         seen = getattr(seen, "__cause__", None) or getattr(seen, "__context__", None)
         if seen is None:
@@ -168,6 +184,17 @@ def _is_called(frame, client):
     own = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
     found = frame.f_globals
     return own is client or found.get("__name__") == "requests.api" or not _is_machinery(found)
+
+
+def _is_of_connection(trace):
+    # type: (Any) -> bool
+    """Return whether what was raised came from the opening of a connection, or from what is sent on it."""
+    while trace is not None:
+        name = str(trace.tb_frame.f_globals.get("__name__"))
+        if any(name == each or name.startswith(each + ".") for each in _CONNECTS):
+            return True
+        trace = trace.tb_next
+    return False
 
 
 def _is_machinery(names):
