@@ -792,9 +792,32 @@ KNOWN = (
         "a copy shares no slots",
         "a program whose session has slots has no verdict, and an error that it does not make",
         "substitute",
-        "dict(((name, _Of(own, name, setattr)) for name in slots))",
+        "dict(((name, _Of(own, name, setattr)) for name in attributes.slots(kind)))",
         "{}",
         (f"{LIKE}test_copy_of_a_session_shares_its_slots_as_they_change",),
+    ),
+    Mutant(
+        "the end of a copy is the program's",
+        "HTTPS is said to fail where a session removes its certificate at its end",
+        "substitute",
+        "any(('__del__' in vars(cls) for cls in kind.__mro__))",
+        "False",
+        (
+            f"{LIKE}test_end_of_a_copy_is_not_the_programs[InSlots]",
+            f"{SCENARIO}[ends_of_clients/adapter]",
+            f"{SCENARIO}[httpx2_clients/ended]",
+        ),
+    ),
+    Mutant(
+        "a class that refuses subclasses has no copy of its own",
+        "the probe changes the program's own session where its class refuses subclasses",
+        "_subclasses",
+        "(plain, (_Unheeded, kind))",
+        "(type(kind), (kind,))",
+        (
+            f"{LIKE}test_end_of_a_copy_is_not_the_programs[SealedEnding]",
+            f"{LIKE}test_copy_of_a_session_has_what_is_in_its_slots[Sealed]",
+        ),
     ),
     Mutant(
         "what a launcher runs is what was started",
