@@ -252,7 +252,8 @@ class Probe(object):
                 kinds[name] = kinds.get(name, 0) + 1
                 if len(errors) < _ERRORS:
                     told = {"class": name, "text": _text(error), "stack": _raised(error)}
-                    errors.append(dict(told, chain=_chain(error), called=not calling.is_of_call(error)))
+                    called, method = not calling.is_of_call(error), calling.method(error)
+                    errors.append(dict(told, chain=_chain(error), called=called, method=method))
             else:
                 done.append(clock() - began)
             finally:

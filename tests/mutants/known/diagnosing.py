@@ -820,6 +820,25 @@ KNOWN = (
         ),
     ),
     Mutant(
+        "a method that was not entered has no place",
+        "of a program whose method takes other arguments no line is named",
+        "_method",
+        "_is_machinery(function.__globals__)",
+        "True",
+        (
+            f"{CALLING}test_method_of_the_program_is_not_passed_by[Locked]",
+            f"{CALLS}test_method_that_is_not_entered_has_a_place",
+        ),
+    ),
+    Mutant(
+        "what does not fit is the method that the probe calls",
+        "the line is of no method, where that which does not fit is called by a library's",
+        "_names",
+        "_CALLED.findall(str(error))",
+        "[]",
+        (f"{CALLING}test_place_of_a_method_that_another_one_calls",),
+    ),
+    Mutant(
         "what a launcher runs is what was started",
         "the remedy of a program that runpy starts patches after what its launcher imports",
         "_roots",
