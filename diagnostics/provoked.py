@@ -158,9 +158,12 @@ def _of_the_call(case: Case, cause: str) -> str:
 
 
 def _raised(case: Case) -> str:
-    """Return the error of the first request that failed, with the place."""
+    """Return the error of the first request that failed, with the place.
+
+    A method that does not fit was not entered: its place is where it is.
+    """
     stack = case.errors[0]["stack"]
-    spot = case.user_frame(stack) or case.own_frame(stack)
+    spot = case.user_frame(stack) or case.errors[0].get("method") or case.own_frame(stack)
     return f"{case.judgement.error} ({case.where(spot)})" if spot else case.judgement.error
 
 

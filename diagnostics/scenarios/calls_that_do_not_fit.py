@@ -189,7 +189,7 @@ RUNS = [
         "COMMAND": ["python", "calls_that_do_not_fit.py", "signed"],
         "EXPECT": {
             "verdict": "none",
-            "error": "*no call that the probe knows fits*missing*'signature'*--app MODULE:CALLABLE",
+            "error": "*no call that the probe knows fits*missing*'signature' (calls_that_do_not_fit.py:49)*--app MODULE:CALLABLE",
         },
     },
     {

@@ -1,6 +1,7 @@
-"""The client is of httpx2, what httpx has become: with a narrow pool, a hook, or a transport that wraps one."""
+"""The client is of httpx2, what httpx has become: with a narrow pool, a hook, a transport that wraps one, or an end."""
 
 import contextlib
+import gc
 import socket
 import ssl
 import sys
@@ -14,6 +15,8 @@ monkey.patch_all()
 
 import gevent
 import httpx2
+
+TOKEN = ["secret"]
 
 
 def wait(request):
@@ -39,6 +42,17 @@ class Hides(httpx2.BaseTransport):
         return self.handled(request)
 
 
+class Ending(httpx2.Client):
+    """A client that logs out at its end, and is used no more."""
+
+    def get(self, url):
+        gc.collect()  # what is not used any more comes to its end
+        return super().get(url, headers={"Token": TOKEN[0]})
+
+    def __del__(self):
+        TOKEN.clear()
+
+
 def main():
     kind = sys.argv[1]
     limits = httpx2.Limits(max_connections=1 if kind == "one" else 100)
@@ -51,7 +65,7 @@ def main():
 
     def fetch(number):
         with contextlib.suppress(httpx2.HTTPError):
-            client.get("%s/%d" % (host, number))
+            (Ending(timeout=60) if kind == "ended" else client).get("%s/%d" % (host, number))
 
     gevent.joinall([gevent.spawn(fetch, number) for number in range(10)])
 
@@ -71,12 +85,17 @@ RUNS = [
     {
         "name": "one",
         "COMMAND": ["python", "httpx2_clients.py", "one"],
-        "EXPECT": {"verdict": "serialized", "cause": "pool-of-one", "where": "httpx2_clients.py:48"},
+        "EXPECT": {"verdict": "serialized", "cause": "pool-of-one", "where": "httpx2_clients.py:62"},
+    },
+    {
+        "name": "ended",
+        "COMMAND": ["python", "httpx2_clients.py", "ended"],
+        "EXPECT": {"verdict": "concurrent"},
     },
     {
         "name": "hook",
         "COMMAND": ["python", "httpx2_clients.py", "hook"],
-        "EXPECT": {"verdict": "serialized", "cause": "blocking-call", "where": "httpx2_clients.py:20"},
+        "EXPECT": {"verdict": "serialized", "cause": "blocking-call", "where": "httpx2_clients.py:23"},
     },
     {
         "name": "wrapped",
@@ -88,7 +107,7 @@ RUNS = [
         "COMMAND": ["python", "httpx2_clients.py", "hidden"],
         "EXPECT": {
             "verdict": "none",
-            "error": "*its client at httpx2_clients.py:39 has CA certificates of its own*--url URL",
+            "error": "*its client at httpx2_clients.py:42 has CA certificates of its own*--url URL",
         },
     },
 ]

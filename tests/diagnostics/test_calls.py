@@ -54,4 +54,21 @@ def test_method_that_takes_no_url_alone(run, tmp_path):
     answer = run("--app", "app:narrow.get", env=env)
     assert (answer.code, answer.out) == (4, ""), answer
     assert "no call that the probe knows fits to the client: TypeError" in answer.line
-    assert "HTTPS was not measured" in answer.line
+    assert " (app.py:15). HTTPS was not measured" in answer.line
+
+
+def test_method_that_is_not_entered_has_a_place(run, tmp_path):
+    """The program gives it an argument that the probe does not know; it may be in no file."""
+    text = PATCH + "\nimport gevent, requests\nclass Tenant(requests.Session):\n"
+    text += "    def request(self, method, url, tenant, **kwargs):\n"
+    text += "        return super().request(method, url, **kwargs)\n"
+    text += "session = Tenant()\nurl = 'https://localhost:9/'\n"
+    text += "gevent.joinall([gevent.spawn(session.get, url, tenant='a') for _ in range(3)])\n"
+    (tmp_path / "app.py").write_text(text)
+    number = text[: text.index("    def")].count("\n") + 1
+    answer = run("--", sys.executable, "app.py")
+    assert answer.code == 4, answer
+    assert f"argument: 'tenant' (app.py:{number}). HTTPS was not measured" in answer.line
+    answer = run("--", sys.executable, "-c", text)
+    assert answer.code == 4, answer
+    assert f"argument: 'tenant' (python -c, line {number}: def request(" in answer.err

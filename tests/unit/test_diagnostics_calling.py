@@ -127,6 +127,23 @@ def test_method_of_the_program_is_not_passed_by(kind: Any) -> None:
         calling.fitting(WAYS, ADDED)(client, "https://localhost:1/")
     assert calling.is_of_call(caught.value)
     assert client.sent is None
+    code = vars(kind)["get" if "get" in vars(kind) else "request"].__code__
+    assert calling.method(caught.value) == (__file__, code.co_firstlineno, code.co_name)
+
+
+def test_place_of_a_method_that_another_one_calls() -> None:
+    client = Narrow()
+    with pytest.raises(TypeError) as caught:
+        calling.fitting([lambda client, url: client.get(url)], {})(client, "https://localhost:1/")
+    spot = calling.method(caught.value)
+    assert spot == (__file__, Narrow.request.__code__.co_firstlineno, "request")
+
+
+def test_method_of_a_library_has_no_place_in_the_program() -> None:
+    with pytest.raises(TypeError) as caught:
+        calling.fitting([lambda client, url: client.get()], {})(Sends(), "")
+    assert calling.is_of_call(caught.value)
+    assert calling.method(caught.value) is None
 
 
 @pytest.mark.parametrize(

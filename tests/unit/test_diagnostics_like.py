@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import requests
@@ -594,3 +595,50 @@ def test_lock_in_a_slot_is_new_in_each_copy() -> None:
     locks = sharing.locks_of(own)()
     assert list(locks) == ["lock"]
     assert like.substitute(own, locks).lock is locks["lock"] is not own.lock
+
+
+class Ending(Slotted):
+    """One that is told of its end."""
+
+    __slots__ = ()
+    ended: ClassVar[list[int]] = []
+
+    def __del__(self) -> None:
+        self.ended.append(id(self))
+
+
+class SealedEnding(Ending):
+    __slots__ = ()
+
+    def __init_subclass__(cls) -> None:
+        raise TypeError("sealed")
+
+
+class InSlots:
+    """One without a dictionary."""
+
+    __slots__ = ("token",)
+    ended: ClassVar[list[int]] = []
+
+    def __init__(self) -> None:
+        self.token = "first"
+
+    def __del__(self) -> None:
+        self.ended.append(id(self))
+
+
+@pytest.mark.parametrize("kind", [Ending, SealedEnding, InSlots])
+def test_end_of_a_copy_is_not_the_programs(kind: Any) -> None:
+    own = kind()
+    made = like.substitute(own, {"token": "other"})
+    assert made is not own
+    assert isinstance(made, kind)
+    assert (made.token, own.token) == ("other", "first")
+    kind.ended.clear()
+    del made
+    gc.collect()
+    assert kind.ended == []
+    number = id(own)
+    del own
+    gc.collect()
+    assert kind.ended == [number]

@@ -6,8 +6,9 @@ raises says nothing about HTTPS.
 
 import re
 import sys
+from types import FunctionType
 
-from . import frames
+from . import frames, places
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ _DOES_NOT_FIT = re.compile(
     r"|'(?P<invalid>\w+)' is an invalid keyword|\btakes (?:[\w-]+ )*arguments?\b|too many positional"
     r"|missing (?:a|\d+) required|passed as keyword arguments|expected (?:[a-z]+ )*\d+ arguments?"
 )
+_CALLED = re.compile(r"(?:^|\.)(\w+)\(\) ")  # in such a text
 _CHAIN = 10  # errors that led to one
 # Where these do not fit to each other, the program's requests fail as well.
 _MACHINERY = (
@@ -87,7 +89,7 @@ def fitting(ways, added):
                 elif number + 1 < len(ways) and _is_of_library(client, ways[number].__name__):
                     number, keywords = number + 1, added
                 else:
-                    setattr(error, _MARK, True)
+                    setattr(error, _MARK, [_method(client, each) for each in _names(error, ways[number])])
                     raise
 
     return call
@@ -96,7 +98,29 @@ def fitting(ways, added):
 def is_of_call(error):
     # type: (BaseException) -> bool
     """Return whether ``error`` was raised since no way fits in which the probe can call the client."""
-    return bool(getattr(error, _MARK, False))
+    return hasattr(error, _MARK)
+
+
+def method(error):
+    # type: (BaseException) -> Optional[frames.Spot]
+    """Return where the program has the method that does not fit, None where it is a library's."""
+    return next((spot for spot in getattr(error, _MARK, ()) if spot is not None), None)
+
+
+def _names(error, way):
+    # type: (BaseException, Callable[..., Any]) -> List[str]
+    """Return the names of the methods that may not fit: that in the ``error``, that of the ``way``."""
+    return _CALLED.findall(str(error)) + [way.__name__]
+
+
+def _method(client, name):
+    # type: (Any, str) -> Optional[frames.Spot]
+    """Return where the method ``name`` of ``client`` begins; None where it is a library's."""
+    for names in [getattr(client, "__dict__", {})] + [vars(cls) for cls in type(client).__mro__]:
+        function = getattr(names.get(name), "__func__", names.get(name))
+        if type(function) is FunctionType and frames.kind(function.__code__) != "agent":
+            return None if _is_machinery(function.__globals__) else places.of_function(function)
+    return None
 
 
 def get(client, url, **keywords):

@@ -6,6 +6,7 @@ hooks and contexts of the originals, and leave the originals and their connectio
 """
 
 import copy
+import functools
 import itertools
 import re
 from types import FunctionType
@@ -15,7 +16,7 @@ from . import attributes, frames, sharing
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
-    from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
+    from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
     Fetch = Callable[[str], Any]
 
@@ -527,34 +528,55 @@ def _own(value):
     return value if isinstance(value, _Own) else _Own(value)
 
 
+class _Unheeded(object):
+    """A base of a copy's class that keeps the program from being told of a subclass."""
+
+    __slots__ = ()
+
+    @classmethod
+    def __init_subclass__(cls, **keywords):
+        # type: (**Any) -> None
+        pass
+
+
+def _end(own):
+    # type: (Any) -> None
+    """Do nothing, in the place of a program's ``__del__``."""
+
+
+def _subclasses(kind, names):
+    # type: (Any, Dict[str, Any]) -> Iterator[Any]
+    """Yield subclasses of ``kind`` that have ``names``: as the program makes one, and without its code."""
+    plain = functools.partial(type.__new__, type(kind))
+    for make, bases in ((type(kind), (kind,)), (plain, (_Unheeded, kind))):
+        try:
+            made = make(kind.__name__, bases, dict(names))
+        except Exception:  # whatever a metaclass or __init_subclass__ of the application raises
+            continue
+        yield made
+
+
 def substitute(own, changed):
     # type: (Any, Dict[str, Any]) -> Any
-    """Return an object that is ``own`` but for the attributes ``changed``.
+    """Return an object that is ``own`` but for the attributes ``changed``, and ``own`` where none can be.
 
-    It shares everything else as it changes, a token for example, also in slots. Where the type permits no
-    subclass, it is a copy, and ``own`` itself where there cannot be one. ``copy.copy`` asks
-    ``__getstate__``, which leaves out what a subclass of requests' has added.
+    It shares everything else as it changes, a token for example, also in slots. So the program is not told
+    of its end: a ``__del__`` may log out, or remove a certificate, which ``own`` still needs.
     """
     kind = type(own)  # type: Any
-    slots = attributes.slots(kind)
-    names = dict((name, _Of(own, name, setattr)) for name in slots)  # type: Dict[str, Any]
+    names = dict((name, _Of(own, name, setattr)) for name in attributes.slots(kind))  # type: Dict[str, Any]
     names.update((name, _own(value)) for name, value in changed.items())
-    try:
-        made = object.__new__(type(kind)(kind.__name__, (kind,), names))
-        made.__dict__ = own.__dict__
-        return made
-    except Exception:  # whatever a metaclass or __init_subclass__ of the application raises
-        pass
-    try:
-        made = object.__new__(kind)
-        for name, value in dict(attributes.of(own), **changed).items():
-            if name in slots:
-                slots[name].__set__(made, value)
-            else:
-                made.__dict__[name] = value
-        return made
-    except (AttributeError, TypeError):
-        return own
+    if any("__del__" in vars(cls) for cls in kind.__mro__):
+        names["__del__"] = _end
+    for subclass in _subclasses(kind, names):
+        try:
+            made = object.__new__(subclass)
+            if hasattr(own, "__dict__"):
+                object.__setattr__(made, "__dict__", own.__dict__)
+            return made
+        except (AttributeError, TypeError):
+            pass  # of a type written in C
+    return own
 
 
 def settled(response, options):

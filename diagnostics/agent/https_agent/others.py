@@ -5,7 +5,6 @@ The application's pool may have room for only one connection, and the connection
 takes it.
 """
 
-import copy
 import sys
 
 from . import attributes, calling, sharing
@@ -48,10 +47,9 @@ def like(own, options, many=1):
     library, name = _class_of(own)
     if name == "Client":
         locks = sharing.locks_of(own, many > 1)
-        model = _httpx_model(own)  # the application may close its client before the last copy is made
         for each in _transports([own._transport, own._mounts]):
             trusting(getattr(getattr(each, "_pool", None), "_ssl_context", None), options)
-        give = in_turn(lambda: _httpx_like(sys.modules[library], model, options, locks()), many)
+        give = in_turn(lambda: _httpx_like(sys.modules[library], own, options, locks()), many)
         return _as_httpx(give, options), library + ".Client"
     pool = own._connection_pool
     context = trusting(getattr(pool, "ssl_context", None), options)
@@ -194,16 +192,6 @@ def _connected(kind, host, port, limit):
     raise failed
 
 
-def _httpx_model(own):
-    # type: (Any) -> Any
-    """Return a copy of the client ``own`` that is not closed."""
-    made = copy.copy(own)
-    states = type(getattr(made, "_state", None))  # type: Any
-    if hasattr(states, "UNOPENED"):
-        made._state = states.UNOPENED
-    return made
-
-
 def _transports(found):
     # type: (List[Any]) -> List[Any]
     """Return the transports of httpx in ``found``, and those that they wrap, also in lists and
@@ -226,9 +214,10 @@ def _transports(found):
 
 def _httpx_like(httpx, own, options, locks):
     # type: (Any, Any, Dict[str, Any], Dict[str, Any]) -> Any
-    client = copy.copy(own)
-    for name, lock in locks.items():
-        object.__setattr__(client, name, lock)  # also in a slot
+    changed = dict(locks)
+    states = type(getattr(own, "_state", None))  # type: Any
+    if hasattr(states, "UNOPENED"):
+        changed["_state"] = states.UNOPENED  # the application may close its client before the last is made
     pool = getattr(own._transport, "_pool", None)  # type: Any
     if type(own._transport) is httpx.HTTPTransport and hasattr(pool, "_ssl_context"):
         limits = httpx.Limits(
@@ -236,9 +225,8 @@ def _httpx_like(httpx, own, options, locks):
             max_keepalive_connections=pool._max_keepalive_connections,
         )
         context = trusting(pool._ssl_context, options)
-        client._transport = httpx.HTTPTransport(verify=context, limits=limits)
-        client._mounts = {}
-    return client
+        changed.update(_transport=httpx.HTTPTransport(verify=context, limits=limits), _mounts={})
+    return substitute(own, changed)
 
 
 def _as_httpx(give, options):

@@ -13,7 +13,7 @@ from . import https_inspection
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import FrameType
+    from types import CodeType, FrameType
     from typing import Any, Dict, List, Optional, Tuple
 
     # File, line, function; in what the user wrote without a file, the column, too.
@@ -53,7 +53,18 @@ def spot(frame, line=None, last=None):
 def name_of(frame):
     # type: (FrameType) -> str
     """Return the file that the code of ``frame`` is in, else a name in angle brackets."""
-    code, names = frame.f_code, frame.f_globals
+    return _name_of(frame.f_code, frame.f_globals)
+
+
+def of_function(function):
+    # type: (Any) -> Spot
+    """Return the place where ``function``, which is written in Python, begins."""
+    code = function.__code__
+    return (_name_of(code, function.__globals__), code.co_firstlineno, code.co_name)
+
+
+def _name_of(code, names):
+    # type: (CodeType, Dict[str, Any]) -> str
     name = code.co_filename
     if name == "<string>" and names.get("__name__") == "__main__" and _in_command(code):
         return COMMAND

@@ -267,7 +267,8 @@ class Probe(object):
                 if len(errors) < _ERRORS:
                     told = {"class": name, "text": _text(error), "stack": _raised(error)}  # type: Dict[str, Any]
                     told["ends"] = not isinstance(error, Exception)  # sys.exit(), gevent.Timeout
-                    errors.append(dict(told, chain=_chain(error), called=not calling.is_of_call(error)))
+                    called, method = not calling.is_of_call(error), calling.method(error)
+                    errors.append(dict(told, chain=_chain(error), called=called, method=method))
             else:
                 done.append(clock() - began)
             finally:

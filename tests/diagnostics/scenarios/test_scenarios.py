@@ -30,7 +30,7 @@ COVERED = {
     # holds_what_the_probe_needs/login, session_of_another_shape/answer,
     # context_for_several_connections/set once, handlers_of_botocore/none and /after-call,
     # refuses_the_probe, calls_that_do_not_fit/strict, /pool, /signed and /computing,
-    # wants_another_answer/exit
+    # wants_another_answer/exit, ends_of_clients/session and /adapter
     "": {
         "adapters_of_an_idle_program/wide",
         "calls_that_do_not_fit/manager",
@@ -52,6 +52,7 @@ COVERED = {
         "context_of_idle_server/server",
         "httpx2_clients/wide",
         "context_for_several_connections/standard",
+        "ends_of_clients/sealed",
         "ends_with_an_error/arguments",
         "ends_with_an_error/raised",
         "handlers_of_botocore/another operation",

@@ -15,7 +15,7 @@ KNOWN = (
     Mutant(
         "what python -c runs is no one's code",
         "a program in python -c is blamed on a library, or on <string>",
-        "name_of",
+        "_name_of",
         "_in_command(code)",
         "False",
         (f"{NO_FILE}test_statement_of_a_command_and_its_remedy_as_printed",),
