@@ -237,19 +237,13 @@ def test_archive_and_the_remedy_in_it_as_printed(said, tmp_path):
 
 def test_compiled_code_is_no_place_of_the_users(run, write):
     # What fails in gevent's compiled code has its names in the traceback: src/gevent/….
-    text = f"""\
-{PATCH}
-import gevent
-import requests
-
-def fetch(url):
-    requests.get(url)
-    gevent.get_hub().switch()
-"""
-    write(
-        "app",
-        text.replace("gevent.get_hub().switch()", "gevent.joinall([gevent.spawn(int)], count=object())"),
-    )
+    fails, gets = "gevent.joinall([gevent.spawn(int)], count=object())", "requests.get(url)"
+    text = f"{PATCH}\nimport gevent\nimport requests\n\ndef fetch(url):\n"
+    write("app", f"{text}    {fails}\n    {gets}\n")
     answer = run("--json", "--app", "app:fetch")
     assert "src/gevent" not in answer.json["causes"][0]["where"]
     assert answer.json["causes"][0]["where"].startswith("app.py:"), answer
+    write("app", f"{text}    {gets}\n    {fails}\n")
+    answer = run("--json", "--app", "app:fetch")
+    assert answer.code == 4
+    assert "(app.py:8)" in answer.line
