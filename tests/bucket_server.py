@@ -14,12 +14,21 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from harness import environment
 
-__all__ = ["KEY", "SECRET", "BucketServer", "bucket_server", "servers", "set_credentials"]
+__all__ = [
+    "KEY",
+    "SECRET",
+    "BucketServer",
+    "Stores",
+    "bucket_server",
+    "servers",
+    "set_credentials",
+    "two_stores",
+]
 
 KEY, SECRET = "test-access-key-1", "test-secret-key-1"
 MOTO = "import sys; from moto.server import main; main(['-H', '127.0.0.1', '-p', *sys.argv[1:]])"
@@ -150,3 +159,20 @@ def servers() -> Any:
             yield running
 
     return server
+
+
+class Stores(NamedTuple):
+    """Two stores, each with a bucket of the same name."""
+
+    ours: BucketServer
+    other: BucketServer
+
+
+@contextlib.contextmanager
+def two_stores(place: Path) -> Iterator[Stores]:
+    """Run two stores whose files are in directories below ``place``."""
+    places = [place / "ours", place / "other"]
+    for each in places:
+        each.mkdir()
+    with bucket_server("moto", places[0]) as ours, bucket_server("moto", places[1]) as other:
+        yield Stores(ours, other)

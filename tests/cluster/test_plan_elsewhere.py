@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
-from bucket_server import BucketServer, bucket_server, set_credentials
+from bucket_server import Stores, set_credentials, two_stores
 from servers import Server, ok
 from slice_parts import ShardPlan
 
@@ -23,18 +22,10 @@ obstore = pytest.importorskip("obstore")
 REGION = "us-east-1"
 
 
-class Stores(NamedTuple):
-    """Two stores, each with a bucket of the same name."""
-
-    ours: BucketServer
-    other: BucketServer
-
-
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stores]:
-    places = [tmp_path_factory.mktemp(name) for name in ("ours", "other")]
-    with bucket_server("moto", places[0]) as ours, bucket_server("moto", places[1]) as other:
-        yield Stores(ours, other)
+    with two_stores(tmp_path_factory.mktemp("stores")) as stores:
+        yield stores
 
 
 @pytest.fixture(autouse=True)

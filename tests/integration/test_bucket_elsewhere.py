@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from bucket_server import BucketServer, bucket_server, set_credentials
+from bucket_server import BucketServer, Stores, set_credentials, two_stores
 from harness import Job
 from refusing_bucket import Refusing
 from servers import Server as HttpServer
@@ -34,18 +34,10 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 FILES = 12
 
 
-class Stores(NamedTuple):
-    """Two stores, each with a bucket of the same name."""
-
-    ours: BucketServer
-    other: BucketServer
-
-
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stores]:
-    places = [tmp_path_factory.mktemp(name) for name in ("ours", "other")]
-    with bucket_server("moto", places[0]) as ours, bucket_server("moto", places[1]) as other:
-        yield Stores(ours, other)
+    with two_stores(tmp_path_factory.mktemp("stores")) as stores:
+        yield stores
 
 
 @pytest.fixture(autouse=True)
