@@ -128,10 +128,9 @@ class SlowRequests:
         if not (untaken := list(self._untaken(now - SOONEST))):
             return
         found = self._preemption.stranded(untaken, self._pipelined.budget.count_idle())
-        hosts = {each.job.host.key: each.job.host for each in found}
-        for key, count in Counter(each.job.host.key for each in found).items():
-            host = hosts[key]
-            self._schedule.takes_at_most(host, max(host.active - count, _FEW), now)
+        counts = Counter(each.job.host.key for each in found)
+        for host in {each.job.host.key: each.job.host for each in found}.values():
+            self._schedule.takes_at_most(host, max(host.active - counts[host.key], _FEW), now)
         for each in found:
             assert isinstance(each.job, FetchTask)
             each.job.stranded += 1
