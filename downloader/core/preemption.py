@@ -180,14 +180,13 @@ class Preemption:
         left = dict(idle)
         chosen = []
         for each in sorted(untaken, key=lambda each: each.since):
-            job, host = each.job, each.job.host
-            usual = max(self._usual, self._slowest(host.key)) * _TIMES_USUAL
-            if self._now - each.since < max(SOONEST, usual) * GROWTH**job.stranded:
+            job = each.job
+            if self._now - each.since < max(SOONEST, self._much(job)) * GROWTH**job.stranded:
                 continue
             if left.get(each.peer, 0) > 0:
                 left[each.peer] -= 1
                 chosen.append(each)
-            elif host.answered > each.since:
+            elif job.host.answered > each.since:
                 chosen.append(each)
         return chosen
 
@@ -209,8 +208,11 @@ class Preemption:
         finishing = self._clock - ended < _RECENT and ended - at >= _SHORTEST / 2
         helped = self._helped and self._clock - self._preempted_at < _SILENT
         least = _SHORTEST if finishing or helped else _SILENT
-        usual = max(self._usual, self._slowest(job.host.key)) * _TIMES_USUAL
-        return float(min(max(least, usual), _LONGEST) * GROWTH**job.demotions)
+        return float(min(max(least, self._much(job)), _LONGEST) * GROWTH**job.demotions)
+
+    def _much(self, job: Job) -> float:
+        """Return several times the seconds that responses take, of the host of ``job`` or of all."""
+        return max(self._usual, self._slowest(job.host.key)) * _TIMES_USUAL
 
     def _mark(self, held: Iterable[Held], seen: float) -> list[float]:
         """Take ``held`` into account; return how long those took that have ended well since ``seen``."""

@@ -538,10 +538,10 @@ class Scheduler(Generic[J]):
         if now - host.tried_more >= TRY_MORE:
             host.tries_more, host.tried_more = max(1, 2 * host.tries_more), now
         if host.most == host.limit:
-            host.takes = host.tries_more = 0
+            self.takes_any(host)
 
     def takes_any(self, host: Host) -> None:
-        """Forget how many requests ``host`` has taken at once: it closed connections as it went down."""
+        """Forget how many requests ``host`` has taken: it takes all, or closed some as it went down."""
         host.takes = host.tries_more = 0
 
     def crowded(self, host: Host, until: float) -> None:

@@ -26,6 +26,7 @@ __all__ = [
     "BucketError",
     "endpoint_of",
     "is_denied",
+    "is_told",
     "lacks_conditions",
     "open_bucket",
     "refused",
@@ -231,6 +232,21 @@ def is_denied(error: Exception) -> bool:
     if type(error).__name__ in ("PermissionDeniedError", "UnauthenticatedError"):
         return True
     return _denied(str(error)) is not None  # obstore names the kind of some requests' errors only
+
+
+def is_told(store: Any, name: str) -> bool:
+    """Return whether there is an object of this name, False where that is not told."""
+    import obstore
+
+    try:
+        obstore.head(store, name)
+    except FileNotFoundError:
+        return False
+    except Exception as error:
+        if is_denied(error):
+            return False
+        raise
+    return True
 
 
 def lacks_conditions(error: Exception) -> bool:

@@ -13,7 +13,7 @@ from downloader.core.bucket_place import is_bucket
 from downloader.errors import DestinationError
 from downloader.files.directory import Directory, UnsafeFile, open_regular
 from downloader.sinks.bucket_patience import START, Patience, say_on_stderr
-from downloader.sinks.bucket_store import BucketError, is_denied, open_bucket
+from downloader.sinks.bucket_store import BucketError, is_told, open_bucket
 from downloader.sinks.shards.files import STATS
 from downloader.sinks.shards.stats import ShardStats, read_stats, stats_name
 from downloader.sinks.stored import open_root, unreadable
@@ -141,25 +141,12 @@ class BucketFiles:
         """
         if self.has(name):
             return False
-        if not self._ask(lambda: self._is_found(name)):
+        if not self._ask(lambda: is_told(self._store, name)):
             return True
         raise DestinationError(
             f"{self._root} cannot be read: it is listed without {name}, which it has; check --endpoint-url "
             "and --proxy, and run the same command again"
         )
-
-    def _is_found(self, name: str) -> bool:
-        import obstore
-
-        try:
-            obstore.head(self._store, name)
-        except FileNotFoundError:
-            return False
-        except Exception as error:
-            if not is_denied(error):
-                raise
-            return False
-        return True
 
     def _listed(self) -> frozenset[str]:
         import obstore

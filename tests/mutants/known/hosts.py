@@ -676,7 +676,7 @@ KNOWN = (
         "what a host has not taken is sent again although it answers nobody",
         "a server that is held up gets each request several times",
         "Preemption.stranded",
-        "host.answered > each.since",
+        "job.host.answered > each.since",
         "True",
         (
             "tests/unit/test_core_preemption.py::"

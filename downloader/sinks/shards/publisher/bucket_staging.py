@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from downloader.sinks.bucket_store import BucketError, is_denied
+from downloader.sinks.bucket_store import BucketError, is_denied, is_told
 from downloader.sinks.shards.files import INDEX, SIZES
 from downloader.sinks.shards.publisher.bucket import MD5, Bucket
 from downloader.sinks.shards.staging import ATTEMPTS, missing_text
@@ -90,7 +90,7 @@ def _dataset(store: Any) -> list[str]:
     except Exception as error:
         if not is_denied(error):
             raise
-    return [name for name in _FIRST if _is_told(store, name)][:1]
+    return [name for name in _FIRST if is_told(store, name)][:1]
 
 
 def _published(store: Any, files: Sequence[tuple[str, str]]) -> BucketAnswer:
@@ -139,21 +139,6 @@ def _number(name: str) -> int:
     """Return the number of the shard that has a file of this name, -1 for an index."""
     digits = _digits(os.path.basename(name))
     return int(digits[0]) if digits else -1
-
-
-def _is_told(store: Any, name: str) -> bool:
-    """Return whether there is an object of this name, False where that is not told."""
-    import obstore
-
-    try:
-        obstore.head(store, name)
-    except FileNotFoundError:
-        return False
-    except Exception as error:
-        if is_denied(error):
-            return False
-        raise
-    return True
 
 
 def _names(store: Any) -> list[str]:
